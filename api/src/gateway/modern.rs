@@ -1,0 +1,66 @@
+//! MCP 2026-07-28: every request stands for itself.
+
+use axum::{
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use domain::Error;
+use rmcp::model::ErrorCode;
+
+use super::{
+    Scene, about,
+    answer::{self, Answer, Form, Work},
+    calls,
+    fault::Fault,
+    message::{Message, RequestId},
+    tools,
+};
+
+/// Its version and headers were checked before.
+pub(super) async fn serve(
+    scene: &Scene,
+    headers: &HeaderMap,
+    message: &Message<'_>,
+    refuse: impl Fn(&Error) -> Response,
+) -> Response {
+    // No notification is defined from client to server; one is taken and means nothing.
+    let Some(id) = message.id.clone() else { return StatusCode::ACCEPTED.into_response() };
+    match work(scene, headers, message, id) {
+        Ok(work) => answer::respond(vec![work], Form::One, refuse).await,
+        Err(fault) => fault.into_response(),
+    }
+}
+
+fn work(
+    scene: &Scene,
+    headers: &HeaderMap,
+    message: &Message<'_>,
+    id: RequestId,
+) -> Result<Work, Fault> {
+    match message.method.as_str() {
+        "server/discover" => Ok(discover(scene, id)),
+        "tools/list" => tools::list(scene, message, id),
+        "tools/call" => calls::call(scene, headers, message, id),
+        _ => {
+            let mut fault = message.fault(ErrorCode::METHOD_NOT_FOUND, "no such method");
+            fault.status = StatusCode::NOT_FOUND;
+            Err(fault)
+        }
+    }
+}
+
+fn discover(scene: &Scene, id: RequestId) -> Work {
+    let scene = scene.clone();
+    Box::pin(async move {
+        match discovered(&scene).await {
+            Ok(result) => Answer::result(&id, &result),
+            Err(error) => Answer::Refused(id, error),
+        }
+    })
+}
+
+async fn discovered(scene: &Scene) -> Result<String, Error> {
+    // A session of the path must be there; the default one can wait for its first call.
+    scene.check_named_session().await?;
+    serde_json::to_string(&about::discover()).map_err(Error::internal)
+}

@@ -1,0 +1,77 @@
+//! A JSON body: 415 for another type, 413 for too much, 422 with a pointer for another shape.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Request},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use domain::{Code, Error, limits};
+use serde::de::DeserializeOwned;
+
+use crate::problem::{self, Problem};
+
+/// The parsed body of a request.
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Response> {
+        if !is_json(&request) {
+            let error = Error::new(Code::InvalidInput, "the body must be application/json");
+            return Err(problem::render(&error, StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+        let bytes = read(request, limits::REQUEST_BODY_BYTES.size()).await?;
+        parse(&bytes).map(Body).map_err(|error| Problem(error).into_response())
+    }
+}
+
+/// `application/json`, with whatever parameters.
+pub(crate) fn is_json(request: &Request) -> bool {
+    let media_type =
+        request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    media_type.is_some_and(|value| {
+        value
+            .split(';')
+            .next()
+            .is_some_and(|bare| bare.trim().eq_ignore_ascii_case("application/json"))
+    })
+}
+
+/// The whole body, at most `most` bytes.
+pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Response> {
+    axum::body::to_bytes(request.into_body(), most).await.map_err(|_| {
+        let error =
+            Error::new(Code::InvalidInput, format!("the body must have at most {most} bytes"));
+        problem::render(&error, StatusCode::PAYLOAD_TOO_LARGE)
+    })
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let words = error.inner().to_string();
+        let pointer = pointer(error.path());
+        Error::new(Code::InvalidInput, format!("the body does not fit: {words}"))
+            .with_details(serde_json::json!({ "errors": [{ "path": pointer, "message": words }] }))
+    })?;
+    deserializer
+        .end()
+        .map_err(|_| Error::new(Code::InvalidInput, "the body goes on after its JSON value"))?;
+    Ok(parsed)
+}
+
+/// RFC 6901.
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    path.iter()
+        .map(|segment| match segment {
+            Segment::Seq { index } => format!("/{index}"),
+            Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+            Segment::Enum { variant } => format!("/{variant}"),
+            Segment::Unknown => String::new(),
+        })
+        .collect()
+}

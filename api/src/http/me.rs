@@ -1,0 +1,61 @@
+//! Who the token's holder is.
+
+use app::Ctx;
+use axum::{Json, extract::State};
+use domain::ids::{TenantId, UserId};
+use serde::Serialize;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    Api,
+    caller::Authenticated,
+    paths,
+    problem::{Problem, ProblemBody},
+};
+
+pub(crate) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(me))
+}
+
+/// The caller, as far as this token reaches.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct Me {
+    pub user: Person,
+    pub tenant: Company,
+    #[schema(example = "member")]
+    pub role: String,
+    /// Of the token.
+    pub scopes: Vec<String>,
+}
+
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct Person {
+    #[schema(value_type = uuid::Uuid)]
+    pub id: UserId,
+    pub email: String,
+}
+
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct Company {
+    #[schema(value_type = uuid::Uuid)]
+    pub id: TenantId,
+    pub slug: String,
+}
+
+/// Who holds this token.
+#[utoipa::path(get, path = paths::ME, tag = "people", responses(
+    (status = 200, body = Me),
+    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 403, body = ProblemBody, content_type = "application/problem+json")))]
+async fn me(
+    State(ctx): State<Ctx>,
+    Authenticated(caller): Authenticated,
+) -> Result<Json<Me>, Problem> {
+    let me = app::users::me(&ctx, &caller).await?;
+    Ok(Json(Me {
+        user: Person { id: me.user.id, email: me.user.email },
+        tenant: Company { id: me.tenant.id, slug: me.tenant.slug },
+        role: caller.role.as_str().to_owned(),
+        scopes: caller.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
+    }))
+}

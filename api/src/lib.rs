@@ -1,0 +1,75 @@
+//! The HTTP node: parse, call one use case, render.
+
+pub mod caller;
+pub mod gateway;
+pub mod guard;
+pub mod http;
+pub mod paths;
+pub mod problem;
+
+use std::sync::Arc;
+
+use app::Ctx;
+use axum::{Router, middleware};
+use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
+use url::Url;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+/// What a handler gets: the use cases' context and what this node knows of its own address.
+#[derive(Debug, Clone)]
+pub struct Api {
+    pub ctx: Ctx,
+    pub node: Arc<NodeSettings>,
+}
+
+/// How this node is reached.
+#[derive(Debug)]
+pub struct NodeSettings {
+    /// Where people and clients reach us; every link is built from it, never from Host.
+    pub public_url: Url,
+    /// `host[:port]` values of Host besides the public URL's that are ours too.
+    pub allowed_hosts: Vec<String>,
+}
+
+impl axum::extract::FromRef<Api> for Ctx {
+    fn from_ref(api: &Api) -> Ctx {
+        api.ctx.clone()
+    }
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Bailiwick",
+        description = "Governed, audited, durable MCP tool calls, as the person they are made for.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    modifiers(&http::Bearer),
+    security(("bearer" = []))
+)]
+struct Document;
+
+/// The JSON API with its OpenAPI document.
+fn json_api() -> (Router<Api>, utoipa::openapi::OpenApi) {
+    OpenApiRouter::with_openapi(Document::openapi()).merge(http::routes()).split_for_parts()
+}
+
+/// The OpenAPI 3.1 document of this version.
+#[must_use]
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    json_api().1
+}
+
+/// Everything that this node answers. The tests use it too.
+pub fn router(api: Api) -> Router {
+    let (json, _) = json_api();
+    json.merge(gateway::routes())
+        .method_not_allowed_fallback(problem::method_not_allowed)
+        .fallback(problem::no_such_route)
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .layer(middleware::from_fn_with_state(api.clone(), guard::check_host_and_origin))
+        .layer(middleware::from_fn(guard::stamp))
+        .layer(TraceLayer::new_for_http())
+        .with_state(api)
+}

@@ -1,0 +1,182 @@
+//! Step 5: may this call happen? By rule, or by asking the person.
+
+use std::time::Duration;
+
+use domain::{
+    Caller, Code, Error,
+    invocation::{Origin, Status},
+    limits,
+    permission::{AuthorizationSource, Situation, Verdict, decide},
+};
+use tokio::time::Instant;
+
+use super::{
+    CallRequest, Ends,
+    record::{Record, Settled},
+    resolve::Resolved,
+};
+use crate::{
+    Ctx,
+    permissions::{self, Attached, NewQuestion, Resolution},
+};
+
+/// Why a call may happen.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Permit {
+    /// By rule; the authorization is written when the call is opened.
+    Settled(Settled),
+    /// A person decided; the call is open and its authorization stands.
+    Decided,
+}
+
+pub(super) async fn permit(
+    ctx: &Ctx,
+    caller: &Caller,
+    request: &CallRequest,
+    resolved: &Resolved,
+    record: &mut Record,
+    ends: &Ends,
+) -> Result<Permit, Error> {
+    let verdict = decide(Situation {
+        policy: resolved.policy,
+        mode: resolved.mode,
+        inspector: request.origin == Origin::Inspector,
+        // Custom tools always are, whatever their annotations say.
+        dangerous: true,
+        granted: resolved.grant.is_some(),
+    });
+    match verdict {
+        Verdict::Settled(source) => {
+            let grant = resolved.grant.filter(|_| source == AuthorizationSource::ExistingGrant);
+            let settled = Settled { source, grant };
+            if source.allows() {
+                return Ok(Permit::Settled(settled));
+            }
+            record.open(ctx, Status::Running, Some((settled, resolved)), false).await?;
+            Err(Error::new(Code::PermissionDenied, "the tool is denied by policy"))
+        }
+        Verdict::Harmless | Verdict::Ask => {
+            record.open(ctx, Status::Waiting, None, false).await?;
+            ask(ctx, caller, request, resolved, record, ends).await
+        }
+    }
+}
+
+/// Asks, or takes over the same question that an earlier call left behind, and waits for the answer.
+async fn ask(
+    ctx: &Ctx,
+    caller: &Caller,
+    request: &CallRequest,
+    resolved: &Resolved,
+    record: &mut Record,
+    ends: &Ends,
+) -> Result<Permit, Error> {
+    let question = NewQuestion {
+        session: request.session,
+        user: caller.user,
+        token: caller.token(),
+        execution: record.execution(),
+        call_id: request.call_id.clone(),
+        server: resolved.entry.server.clone(),
+        server_name: resolved.server_name.clone(),
+        tool: resolved.entry.tool.clone(),
+        original_name: resolved.entry.original_name.clone(),
+        resource: resolved.resource(),
+        definition_hash: resolved.entry.definition_hash,
+        input_digest: resolved.input_digest,
+        input: String::from_utf8_lossy(&resolved.input).into_owned(),
+    };
+    let attached = if request.attach {
+        permissions::attach(ctx, caller.tenant, &question).await?
+    } else {
+        None
+    };
+    let id = match attached {
+        Some(Attached::Pending(id)) => id,
+        Some(Attached::Decided(resolution)) => return follow(ctx, record, resolution).await,
+        None => permissions::ask(ctx, caller.tenant, &question).await?,
+    };
+    let deadline = Instant::now() + ctx.permission_wait;
+    let resolution = tokio::select! {
+        resolution = permissions::wait(ctx, caller.tenant, id, deadline) => resolution?,
+        () = ends.cancel.cancelled() => {
+            permissions::cancel(ctx, caller.tenant, id).await?;
+            return Err(cancelled());
+        }
+        () = ends.hung_up.cancelled() => {
+            permissions::detach(ctx, caller.tenant, id).await?;
+            return Err(Error::new(
+                Code::Cancelled,
+                "the caller hung up while the question was open; the same call takes it over",
+            ));
+        }
+        () = ctx.draining.cancelled() => {
+            permissions::detach(ctx, caller.tenant, id).await?;
+            return Err(interrupted());
+        }
+    };
+    if let Resolution::TimedOut = resolution {
+        permissions::detach(ctx, caller.tenant, id).await?;
+    }
+    follow(ctx, record, resolution).await
+}
+
+async fn follow(ctx: &Ctx, record: &mut Record, resolution: Resolution) -> Result<Permit, Error> {
+    match resolution {
+        Resolution::Allowed { authorization, .. } => {
+            record.authorization = Some(authorization);
+            let mut tx = ctx.begin(record.tenant()).await?;
+            let live =
+                store::calls::set_live(&mut tx, record.name(), Status::Queued, Some(authorization))
+                    .await?;
+            tx.commit().await?;
+            if live { Ok(Permit::Decided) } else { Err(interrupted()) }
+        }
+        Resolution::Denied { authorization, .. } => {
+            record.authorization = Some(authorization);
+            Err(Error::new(Code::PermissionDenied, "denied by the person this acts for")
+                .with_details(serde_json::json!({ "reason": "denied" })))
+        }
+        Resolution::Cancelled => Err(Error::new(
+            Code::PermissionDenied,
+            "the question was withdrawn before anybody decided it",
+        )
+        .with_details(serde_json::json!({ "reason": "cancelled" }))),
+        Resolution::TimedOut => Err(Error::new(
+            Code::PermissionDenied,
+            format!("nobody decided within {} s", ctx.permission_wait.as_secs()),
+        )
+        .with_details(serde_json::json!({ "reason": "no_decision" }))),
+    }
+}
+
+pub(super) fn cancelled() -> Error {
+    Error::new(Code::Cancelled, "the caller cancelled")
+}
+
+pub(super) fn interrupted() -> Error {
+    Error::new(Code::Interrupted, "the node shut down during the call")
+}
+
+impl Ends {
+    /// Ends when the call shall end early; answers how. Not for a call that waits for a person.
+    pub(super) async fn ended(&self, ctx: &Ctx) -> Error {
+        let hung_up = async {
+            self.hung_up.cancelled().await;
+            if !self.cancel_on_hang_up {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = self.cancel.cancelled() => cancelled(),
+            () = hung_up => cancelled(),
+            () = ctx.stopping.cancelled() => interrupted(),
+        }
+    }
+}
+
+/// A held caller is let go before its question is forgotten.
+const _: () = assert!(
+    Duration::from_secs(limits::PERMISSION_WAIT_SECONDS.ceiling).as_millis()
+        <= limits::QUESTION_EXPIRES_MS.ceiling as u128
+);

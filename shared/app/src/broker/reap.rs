@@ -1,0 +1,102 @@
+//! Closes the calls of dead nodes. A call whose result was stored succeeded; every other one was
+//! interrupted, and is not sent again.
+
+use domain::{
+    Code, Error,
+    audit::{self, InvocationRecord},
+    invocation::Status,
+};
+use serde_json::{Value, json};
+use store::calls::{CallName, Closing};
+
+use crate::{Ctx, signals::Hint};
+
+/// Closes up to `most` such calls; answers how many.
+pub async fn reap(ctx: &Ctx, most: i32) -> Result<usize, Error> {
+    let names = store::calls::orphan_names(&ctx.db, most).await?;
+    let mut reaped = 0;
+    for name in names {
+        if reap_one(ctx, &name).await? {
+            reaped += 1;
+        }
+    }
+    Ok(reaped)
+}
+
+async fn reap_one(ctx: &Ctx, name: &CallName) -> Result<bool, Error> {
+    let mut tx = ctx.begin(name.tenant).await?;
+    let Some(orphan) = store::calls::orphan(&mut tx, name).await? else { return Ok(false) };
+    let Some(invocation) =
+        store::invocations::find(&mut tx, orphan.session, orphan.invocation).await?
+    else {
+        return Ok(false);
+    };
+    tx.commit().await?;
+    let stored = orphan.raw.zip(orphan.result);
+    let (status, code) = match stored {
+        Some(_) => (Status::Succeeded, None),
+        None => (Status::Failed, Some(Code::Interrupted)),
+    };
+    let message = match (code, orphan.sent_at) {
+        (None, _) => None,
+        (Some(_), Some(_)) => Some("the node died during the call; whether it ran is unknown"),
+        (Some(_), None) => Some("the node died before the call was sent"),
+    };
+    let at = ctx.now();
+    let leaf = audit::invocation_leaf(&InvocationRecord {
+        tenant: name.tenant,
+        invocation: orphan.invocation,
+        session: orphan.session,
+        user: invocation.user,
+        execution: name.execution,
+        token: invocation.token,
+        origin: invocation.origin,
+        source_id: invocation.source.clone(),
+        tool_id: invocation.tool.clone(),
+        request_sha256: invocation.request,
+        created_at: invocation.created_at,
+        status,
+        error_code: code,
+        authorization_id: orphan.authorization,
+        raw_sha256: orphan.raw,
+        result_sha256: orphan.result,
+        finished_at: at,
+    });
+    let nothing = Value::Array(Vec::new());
+    let closed = store::calls::close(
+        &ctx.db,
+        &Closing {
+            name,
+            invocation: orphan.invocation,
+            session: orphan.session,
+            status,
+            error_code: code.map(Code::as_str),
+            error_message: message,
+            retryable: code.map(|_| false),
+            queue_wait_ms: 0,
+            duration_ms: (at - orphan.created_at).num_milliseconds().max(0),
+            cache_hit: false,
+            attempts: &nothing,
+            warnings: &nothing,
+            authorization: orphan.authorization,
+            raw: orphan.raw,
+            raw_body: None,
+            result: orphan.result,
+            result_body: None,
+            at,
+            leaf,
+            event: &json!({
+                "invocationId": orphan.invocation,
+                "sourceId": invocation.source,
+                "toolId": invocation.tool,
+                "status": status,
+                "errorCode": code,
+            }),
+        },
+    )
+    .await?;
+    if closed {
+        ctx.signals.hint(Hint::Events(orphan.session));
+    }
+    Ok(closed)
+}

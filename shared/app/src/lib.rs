@@ -1,0 +1,117 @@
+//! Use cases. Each public function is one thing that a caller can ask for: it loads, decides, saves.
+//!
+//! **Invariants:** every transaction begins and ends here, and none is open across a network call.
+
+pub mod audit;
+pub mod broker;
+pub mod cas;
+pub mod clock;
+pub mod gateway_sessions;
+pub mod health;
+pub mod housekeeping;
+pub mod identity;
+pub mod invocations;
+pub mod jobs;
+pub mod nodes;
+pub mod authorizations;
+pub mod epochs;
+pub mod events;
+pub mod grants;
+pub mod permissions;
+pub mod projects;
+pub mod sessions;
+pub mod setup;
+pub mod discovery;
+pub mod servers;
+mod target;
+pub mod toolset;
+pub mod signals;
+pub mod tenants;
+pub mod tick;
+pub mod tokens;
+pub mod users;
+pub mod validators;
+
+mod selection;
+
+use std::{sync::Arc, time::Duration};
+
+use domain::{
+    Error, Timestamp,
+    ids::{NodeId, TenantId},
+    server::UrlRules,
+};
+use outbound::{blobs::Blobs, mcp::McpClients};
+use store::Tx;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
+
+pub use clock::Clock;
+// What a Ctx is put together from, for the binary, which knows no layer below this one.
+pub use coordination::Admission;
+pub use signals::Signals;
+pub use store::{Db, vault::Vault};
+
+/// What every use case needs; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Ctx(Arc<Parts>);
+
+/// The parts of a [`Ctx`], put together once by the binary (or by a test's World).
+#[derive(Debug)]
+pub struct Parts {
+    pub db: Db,
+    pub clock: Clock,
+    pub vault: Vault,
+    pub mcp: McpClients,
+    pub blobs: Blobs,
+    pub admission: Admission,
+    /// This process.
+    pub node: NodeId,
+    pub signals: Signals,
+    pub validators: validators::ValidatorCache,
+    pub url_rules: UrlRules,
+    /// How long a caller that cannot be asked in protocol is held.
+    pub permission_wait: Duration,
+    /// No new work from here on.
+    pub draining: CancellationToken,
+    /// What still runs ends now.
+    pub stopping: CancellationToken,
+    /// Work that outlives its request and must be waited for.
+    pub tasks: TaskTracker,
+}
+
+impl std::ops::Deref for Ctx {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl From<Parts> for Ctx {
+    fn from(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Ctx {
+    /// Opens a transaction of `tenant`.
+    pub(crate) async fn begin(&self, tenant: TenantId) -> Result<Tx, Error> {
+        Ok(self.db.begin(tenant).await?)
+    }
+
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// A new UUIDv7 id that carries this moment.
+    #[must_use]
+    pub fn mint<Id: From<Uuid>>(&self) -> Id {
+        let now = self.now();
+        let seconds = u64::try_from(now.timestamp()).unwrap_or_default();
+        let time =
+            uuid::Timestamp::from_unix(uuid::NoContext, seconds, now.timestamp_subsec_nanos());
+        Id::from(Uuid::new_v7(time))
+    }
+}

@@ -1,0 +1,230 @@
+//! Questions to a person: may this call happen?
+//!
+//! A waiting call asks, or takes over the same question that an earlier call left behind
+//! ([`attach`]), and waits ([`wait`]). A person decides ([`decide`]). Lock order: session, then its
+//! questions. Whoever asks holds the session shared, so that a decision for many (a grant, a mode)
+//! and a new question never miss each other.
+
+mod decide;
+mod read;
+mod reap;
+mod settle;
+mod wait;
+
+pub use decide::{Decided, decide};
+use domain::{
+    Code, Error, Timestamp,
+    ids::{ExecutionId, PermissionRequestId, ServerId, SessionId, TenantId, TokenId, ToolId, UserId},
+    json::Sha256Digest,
+    limits,
+    permission::{
+        ApprovalMode, AuthorizationSource, Matching, OwnerKind, RequestState, TOOL_CALL,
+        resource_class,
+    },
+};
+pub use read::{get, list};
+pub use reap::expire_due;
+use serde_json::json;
+pub(crate) use settle::{Ground, announce, cancel_locked, settle};
+use store::{
+    Tx,
+    requests::{Holder, Sameness},
+};
+pub use store::requests::Question;
+pub use wait::{Resolution, wait};
+
+use crate::{Ctx, events, sessions};
+
+/// A call of a custom tool at the gateway that a person is asked about.
+#[derive(Debug, Clone)]
+pub struct NewQuestion {
+    pub session: SessionId,
+    pub user: UserId,
+    /// Only the same token's identical call may take the question over.
+    pub token: Option<TokenId>,
+    pub execution: ExecutionId,
+    pub call_id: String,
+    pub server: ServerId,
+    pub server_name: String,
+    pub tool: ToolId,
+    pub original_name: String,
+    /// `<serverId>/<toolId>`.
+    pub resource: String,
+    pub definition_hash: Sha256Digest,
+    pub input_digest: Sha256Digest,
+    /// Canonical JSON; its beginning is shown.
+    pub input: String,
+}
+
+/// What an identical call found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attached {
+    /// The question is this call's now: wait for it.
+    Pending(PermissionRequestId),
+    /// It was answered meanwhile; the answer is spent with this.
+    Decided(Resolution),
+}
+
+/// Asks. The call's row must stand before: a question belongs to it.
+///
+/// What the session came to allow since the caller looked is applied at once: the question is then
+/// answered before anybody sees it.
+///
+/// `LIMITED` when so many questions of the session are open already (calls that ask at the very same
+/// moment may overshoot a little), `SESSION_ARCHIVED`.
+pub async fn ask(
+    ctx: &Ctx,
+    tenant: TenantId,
+    new: &NewQuestion,
+) -> Result<PermissionRequestId, Error> {
+    let mut tx = ctx.begin(tenant).await?;
+    let session = store::sessions::hold(&mut tx, new.session).await?;
+    let session = session.filter(|session| session.owner == new.user);
+    let session = session.ok_or_else(|| Error::not_found("session"))?;
+    if session.archived_at.is_some() {
+        return Err(sessions::archived());
+    }
+    let open = store::requests::count_pending(&mut tx, session.id).await?;
+    if open >= limits::QUESTIONS_PENDING.size() {
+        return Err(Error::new(
+            Code::Limited,
+            format!("{open} questions of this session wait for an answer already"),
+        ));
+    }
+    let question = question(ctx, new);
+    store::requests::insert(&mut tx, &question).await?;
+    requested(ctx, &mut tx, &question).await?;
+    if let Some(ground) = ground(&mut tx, session.mode, &question).await? {
+        settle(ctx, &mut tx, &session, &question, ground).await?;
+    }
+    tx.commit().await?;
+    events::hint(ctx, session.id);
+    Ok(question.id)
+}
+
+/// Takes over the oldest question of an identical call of the same token that nobody holds and that
+/// is neither spent nor expired; `None`: there is none, ask.
+pub async fn attach(
+    ctx: &Ctx,
+    tenant: TenantId,
+    call: &NewQuestion,
+) -> Result<Option<Attached>, Error> {
+    let Some(token) = call.token else { return Ok(None) };
+    let same = Sameness {
+        session: call.session,
+        token,
+        server: &call.server,
+        tool: &call.tool,
+        definition_hash: call.definition_hash,
+        input_digest: call.input_digest,
+    };
+    let now = ctx.now();
+    let mut tx = ctx.begin(tenant).await?;
+    let found = store::requests::lock_unheld(&mut tx, same, ctx.node, now).await?;
+    let Some(question) = found else { return Ok(None) };
+    let holder =
+        Holder { execution: call.execution, tool_call_id: &call.call_id, node: ctx.node };
+    let used_at = question.settled.map(|_| now);
+    let expires_at = expiry(now);
+    store::requests::hand_over(&mut tx, question.id, holder, expires_at, used_at).await?;
+    tx.commit().await?;
+    Ok(Some(match question.settled {
+        None => Attached::Pending(question.id),
+        Some(settled) => Attached::Decided(settled.into()),
+    }))
+}
+
+/// The held caller hung up, or waited its time: an identical call may take the question over until
+/// it expires. Nothing happens to one that is cancelled or spent.
+pub async fn detach(ctx: &Ctx, tenant: TenantId, id: PermissionRequestId) -> Result<(), Error> {
+    let now = ctx.now();
+    let mut tx = ctx.begin(tenant).await?;
+    store::requests::detach(&mut tx, id, expiry(now), now).await?;
+    Ok(tx.commit().await?)
+}
+
+/// The owner ended: whoever waits for a person is asked no longer. Idempotent.
+pub async fn cancel(ctx: &Ctx, tenant: TenantId, id: PermissionRequestId) -> Result<(), Error> {
+    let mut tx = ctx.begin(tenant).await?;
+    let Some(question) = store::requests::lock(&mut tx, id).await? else { return Ok(()) };
+    if question.state != RequestState::Pending {
+        return Ok(());
+    }
+    cancel_locked(ctx, &mut tx, &question).await?;
+    tx.commit().await?;
+    announce(ctx, question.session, [id]);
+    Ok(())
+}
+
+/// A question lives this long after the last contact with its caller.
+fn expiry(now: Timestamp) -> Timestamp {
+    now + limits::QUESTION_EXPIRES_MS.millis()
+}
+
+fn question(ctx: &Ctx, new: &NewQuestion) -> Question {
+    let now = ctx.now();
+    let (tool, server) = (&new.original_name, &new.server_name);
+    Question {
+        id: ctx.mint(),
+        session: new.session,
+        user: new.user,
+        owner: OwnerKind::Gateway,
+        execution: new.execution,
+        tool_call_id: new.call_id.clone(),
+        token: new.token,
+        node: Some(ctx.node),
+        matches: Matching {
+            action: TOOL_CALL.to_owned(),
+            resource_class: resource_class(TOOL_CALL, &new.resource),
+            definition_hash: Some(new.definition_hash),
+        },
+        resource: new.resource.clone(),
+        words: format!(
+            "Call {tool} of {server}. Allowing matching calls covers every call of this tool in this \
+             session, as it is defined now."
+        ),
+        example: format!("{tool} of {server} with any other input"),
+        server: Some(new.server.clone()),
+        tool: Some(new.tool.clone()),
+        input_digest: new.input_digest,
+        input_shown: beginning(&new.input, limits::QUESTION_INPUT_BYTES.size()).to_owned(),
+        state: RequestState::Pending,
+        settled: None,
+        detached_at: None,
+        used_at: None,
+        expires_at: Some(expiry(now)),
+        created_at: now,
+        resolved_at: None,
+    }
+}
+
+/// At most `most` bytes, whole characters.
+fn beginning(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+async fn requested(ctx: &Ctx, tx: &mut Tx, question: &Question) -> Result<(), Error> {
+    let data = json!({
+        "permissionRequestId": question.id,
+        "action": question.matches.action,
+        "resource": question.resource,
+        "words": question.words,
+        "executionId": question.execution,
+        "toolCallId": question.tool_call_id,
+        "expiresAt": question.expires_at,
+    });
+    events::append(ctx, tx, question.session, "permission.requested", data).await
+}
+
+/// What the session allows at this moment without asking.
+async fn ground(
+    tx: &mut Tx,
+    mode: ApprovalMode,
+    question: &Question,
+) -> Result<Option<Ground>, Error> {
+    if mode == ApprovalMode::AlwaysAllow {
+        return Ok(Some(Ground { source: AuthorizationSource::AlwaysAllow, grant: None }));
+    }
+    let grant = store::grants::covering(tx, question.session, &question.matches).await?;
+    Ok(grant.map(|id| Ground { source: AuthorizationSource::ExistingGrant, grant: Some(id) }))
+}

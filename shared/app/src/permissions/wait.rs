@@ -1,0 +1,93 @@
+//! A held call waits for its answer.
+
+use domain::{
+    Code, Error, Timestamp,
+    ids::{AuthorizationId, PermissionRequestId, TenantId},
+    limits,
+    permission::{AuthorizationSource, RequestState, Settled},
+};
+use tokio::time::{Instant, sleep};
+
+use crate::{Ctx, signals::Hint};
+
+/// How waiting ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    Allowed { authorization: AuthorizationId, source: AuthorizationSource },
+    Denied { authorization: AuthorizationId, source: AuthorizationSource },
+    /// Nobody will answer any more, or the answer went to an identical call.
+    Cancelled,
+    /// Nobody answered in time; the question is as it was.
+    TimedOut,
+}
+
+impl From<Settled> for Resolution {
+    fn from(Settled { authorization, source }: Settled) -> Self {
+        if source.allows() {
+            Self::Allowed { authorization, source }
+        } else {
+            Self::Denied { authorization, source }
+        }
+    }
+}
+
+/// Waits until the question is answered (the answer is spent with that), cancelled, or `deadline`
+/// comes. Goes on through an outage of the database.
+pub async fn wait(
+    ctx: &Ctx,
+    tenant: TenantId,
+    id: PermissionRequestId,
+    deadline: Instant,
+) -> Result<Resolution, Error> {
+    // Before the first look, so that no answer falls between.
+    let mut listener = ctx.signals.listen();
+    let mut pickup = Pickup { id, wrote: None };
+    loop {
+        // Also once after the deadline: an answer of the last moment counts.
+        let over = Instant::now() >= deadline;
+        match pickup.look(ctx, tenant).await {
+            Ok(Some(resolution)) => return Ok(resolution),
+            Ok(None) => {}
+            Err(error) if error.code == Code::Unavailable => {}
+            Err(error) => return Err(error),
+        }
+        if over {
+            return Ok(Resolution::TimedOut);
+        }
+        tokio::select! {
+            () = listener.wait(|hint| hint == Hint::Question(id)) => {}
+            () = sleep(limits::QUESTION_POLL_MS.millis()) => {}
+            () = tokio::time::sleep_until(deadline) => {}
+        }
+    }
+}
+
+struct Pickup {
+    id: PermissionRequestId,
+    /// What we spent the question with, should the commit have been cut off: it may have happened.
+    wrote: Option<Timestamp>,
+}
+
+impl Pickup {
+    async fn look(&mut self, ctx: &Ctx, tenant: TenantId) -> Result<Option<Resolution>, Error> {
+        let mut tx = ctx.begin(tenant).await?;
+        let look = store::requests::look(&mut tx, self.id).await?;
+        let Some(look) = look else { return Ok(Some(Resolution::Cancelled)) };
+        let settled = match (look.state, look.settled) {
+            (RequestState::Pending, _) => return Ok(None),
+            (_, Some(settled)) => settled,
+            (_, None) => return Ok(Some(Resolution::Cancelled)),
+        };
+        if let Some(used_at) = look.used_at {
+            let ours = self.wrote == Some(used_at);
+            return Ok(Some(if ours { settled.into() } else { Resolution::Cancelled }));
+        }
+        let now = ctx.now();
+        if !store::requests::spend(&mut tx, self.id, now).await? {
+            return Ok(Some(Resolution::Cancelled));
+        }
+        self.wrote = Some(now);
+        tx.commit().await?;
+        Ok(Some(settled.into()))
+    }
+}

@@ -1,0 +1,117 @@
+//! One governed call: `waiting → queued → running → succeeded | failed | cancelled`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Code, Error,
+    caller::names,
+    ids::{ServerId, ToolId, UserId},
+    json::Sha256Digest,
+};
+
+/// Where a call stands. The last three are final.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// For a person.
+    Waiting,
+    /// For a slot of the server.
+    Queued,
+    Running,
+    Succeeded,
+    Failed,
+    Cancelled,
+}
+
+names!(Status, "status", Waiting => "waiting", Queued => "queued", Running => "running",
+    Succeeded => "succeeded", Failed => "failed", Cancelled => "cancelled");
+
+impl Status {
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// Who asked for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    Run,
+    Gateway,
+    Inspector,
+}
+
+names!(Origin, "origin", Run => "run", Gateway => "gateway", Inspector => "inspector");
+
+/// What a call was resolved to, fixed at that moment and compared at every send.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CatalogEntry {
+    pub server: ServerId,
+    pub tool: ToolId,
+    /// Goes on the wire.
+    pub original_name: String,
+    pub user: UserId,
+    pub config_revision: i64,
+    pub auth_mode: String,
+    pub definition_hash: Sha256Digest,
+}
+
+/// The present state of what an entry names, read in one query before anything is sent.
+#[derive(Debug, Clone)]
+pub struct ReadBack {
+    pub user_active: bool,
+    /// `None`: the server is gone.
+    pub server: Option<ServerNow>,
+}
+
+/// See [`ReadBack`].
+#[derive(Debug, Clone)]
+pub struct ServerNow {
+    pub enabled: bool,
+    pub config_revision: i64,
+    pub auth_mode: String,
+    pub tool_present: bool,
+    pub tool_enabled: bool,
+    pub tool_denied: bool,
+    pub tool_approved: bool,
+    pub definition_hash: Option<Sha256Digest>,
+}
+
+impl CatalogEntry {
+    /// Whether the call may still be sent as it was resolved.
+    pub fn still_holds(&self, now: &ReadBack) -> Result<(), Error> {
+        if !now.user_active {
+            return Err(Error::new(Code::PermissionDenied, "this account is disabled"));
+        }
+        let Some(server) = &now.server else {
+            return Err(Error::new(Code::ServerChanged, "the server was removed"));
+        };
+        if !server.enabled {
+            return Err(Error::new(Code::SourceDisabled, "the server is switched off"));
+        }
+        if server.config_revision != self.config_revision || server.auth_mode != self.auth_mode {
+            return Err(Error::new(
+                Code::ServerChanged,
+                "the server's configuration changed since this call was resolved",
+            ));
+        }
+        if !server.tool_present {
+            return Err(Error::new(Code::ToolChanged, "the tool is no longer offered"));
+        }
+        if !server.tool_enabled {
+            return Err(Error::new(Code::SourceDisabled, "the tool is switched off"));
+        }
+        if server.tool_denied {
+            return Err(Error::new(Code::PermissionDenied, "the tool is denied by policy"));
+        }
+        if !server.tool_approved || server.definition_hash != Some(self.definition_hash) {
+            return Err(Error::new(
+                Code::ToolChanged,
+                "the tool's definition differs from the approved one",
+            ));
+        }
+        Ok(())
+    }
+}

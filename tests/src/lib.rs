@@ -1,0 +1,3 @@
+pub mod peer;
+pub mod upstream;
+pub mod world;

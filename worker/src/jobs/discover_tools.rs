@@ -1,0 +1,26 @@
+//! Asks a server for its tools. Done twice, the second run finds nothing new.
+
+use apalis::prelude::{BoxDynError, Data};
+use app::Ctx;
+use domain::{ids::TenantId, jobs::DiscoverTools};
+
+use super::{Tried, settle};
+
+pub(super) async fn run(job: DiscoverTools, ctx: Data<Ctx>) -> Result<(), BoxDynError> {
+    let work = app::discovery::run(&ctx, job.tenant_id, &job.server_id);
+    Ok(settle(&ctx, &job, work).await?)
+}
+
+impl Tried for DiscoverTools {
+    fn tenant(&self) -> TenantId {
+        self.tenant_id
+    }
+
+    fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    fn again(&self) -> Self {
+        Self { attempt: self.attempt + 1, ..self.clone() }
+    }
+}

@@ -1,0 +1,55 @@
+//! What is done by the clock. One node at a time does each, see [`app::tick`].
+
+use std::time::Duration;
+
+use app::{Ctx, broker, housekeeping, permissions, tick::Tick};
+use domain::{Error, limits};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+/// The ticks of this version.
+pub const TICKS: &[Tick] = &[
+    Tick {
+        name: "reap-calls",
+        period: limits::TICK_MS.millis(),
+        work: |ctx| Box::pin(async move { reap_calls(&ctx).await }),
+    },
+    Tick {
+        name: "expire-questions",
+        period: limits::TICK_MS.millis(),
+        work: |ctx| Box::pin(async move { expire_questions(&ctx).await }),
+    },
+    Tick {
+        name: "make-partitions",
+        period: DAY,
+        work: |ctx| Box::pin(async move { housekeeping::make_partitions(&ctx).await }),
+    },
+    Tick {
+        name: "forget-calls",
+        period: HOUR,
+        work: |ctx| Box::pin(async move { housekeeping::forget_calls(&ctx).await }),
+    },
+    Tick {
+        name: "forget-records",
+        period: HOUR,
+        work: |ctx| Box::pin(async move { housekeeping::forget_records(&ctx).await }),
+    },
+];
+
+async fn reap_calls(ctx: &Ctx) -> Result<(), Error> {
+    let reaped = broker::reap(ctx, batch()).await?;
+    if reaped > 0 {
+        tracing::info!(reaped, "closed calls of dead nodes");
+    }
+    Ok(())
+}
+
+async fn expire_questions(ctx: &Ctx) -> Result<(), Error> {
+    permissions::expire_due(ctx, batch()).await?;
+    Ok(())
+}
+
+fn batch() -> i32 {
+    i32::try_from(limits::REAPER_BATCH.default).unwrap_or(i32::MAX)
+}
