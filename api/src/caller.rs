@@ -26,6 +26,38 @@ impl FromRequestParts<Api> for Authenticated {
     }
 }
 
+/// A caller who may decide: the scope `approve` stands for itself, without `api:write`.
+#[derive(Debug, Clone)]
+pub struct Approving(pub Caller);
+
+impl FromRequestParts<Api> for Approving {
+    type Rejection = Problem;
+
+    /// Refuses with 401 without a usable token, and with 403 a token without `approve`.
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let caller = app::identity::authenticate(&api.ctx, bearer(parts)?, Via::Token).await?;
+        caller.require_scope(Scope::Approve)?;
+        Ok(Self(caller))
+    }
+}
+
+/// A caller of a route where the body says which of `api:write` and `approve` is needed.
+#[derive(Debug, Clone)]
+pub struct WritingOrApproving(pub Caller);
+
+impl FromRequestParts<Api> for WritingOrApproving {
+    type Rejection = Problem;
+
+    /// Refuses with 401 without a usable token, and with 403 a token that has neither.
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let caller = app::identity::authenticate(&api.ctx, bearer(parts)?, Via::Token).await?;
+        if !caller.scopes.has(Scope::Approve) {
+            caller.require_scope(Scope::ApiWrite)?;
+        }
+        Ok(Self(caller))
+    }
+}
+
 /// The token of `Authorization: Bearer …` (RFC 6750, section 2.1; the scheme in any case).
 pub(crate) fn bearer(parts: &Parts) -> Result<&str, Error> {
     let missing = || Error::new(Code::Unauthenticated, "a bearer token is needed");

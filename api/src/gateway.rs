@@ -248,8 +248,7 @@ async fn enter(
     caller
         .require_scope(Scope::McpCall)
         .map_err(|error| refuse(&error, Challenge::InsufficientScope))?;
-    let sources =
-        sources(parts).map_err(|error| refuse(&error, Challenge::InvalidToken))?;
+    let sources = sources(parts).map_err(|error| refuse(&error, Challenge::InvalidToken))?;
     Ok(Scene {
         api,
         caller: Arc::new(caller),
@@ -266,7 +265,8 @@ async fn enter(
 fn sources(parts: &Parts) -> Result<Option<Arc<[String]>>, Error> {
     let refused = |words: &str| Err(Error::new(Code::InvalidInput, words));
     let mut sources: Option<Vec<String>> = None;
-    for (name, value) in url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes())
+    for (name, value) in
+        url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes())
     {
         match (&*name, &*value) {
             ("prefix", "on") => {}

@@ -6,8 +6,17 @@ pub mod id;
 pub mod invocations;
 pub mod me;
 pub mod page;
+pub mod servers;
 pub mod tenant;
 pub mod tokens;
+pub mod tools;
+pub mod authorizations;
+pub mod epochs;
+pub mod events;
+pub mod permission_grants;
+pub mod permission_requests;
+pub mod projects;
+pub mod sessions;
 pub mod users;
 
 use utoipa::{
@@ -35,6 +44,15 @@ impl Modify for Bearer {
 pub(crate) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .merge(health::routes())
+        .merge(sessions::routes())
+        .merge(projects::routes())
+        .merge(permission_requests::routes())
+        .merge(permission_grants::routes())
+        .merge(events::routes())
+        .merge(epochs::routes())
+        .merge(authorizations::routes())
+        .merge(servers::routes())
+        .merge(tools::routes())
         .merge(tokens::routes())
         .merge(users::routes())
         .merge(tenant::routes())

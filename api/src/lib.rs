@@ -16,6 +16,8 @@ use url::Url;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::http::Bearer;
+
 /// What a handler gets: the use cases' context and what this node knows of its own address.
 #[derive(Debug, Clone)]
 pub struct Api {
@@ -45,7 +47,7 @@ impl axum::extract::FromRef<Api> for Ctx {
         description = "Governed, audited, durable MCP tool calls, as the person they are made for.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
-    modifiers(&http::Bearer),
+    modifiers(&Bearer),
     security(("bearer" = []))
 )]
 struct Document;

@@ -58,7 +58,8 @@ async fn a_caller_that_gives_up_does_not_break_off_the_connect_for_the_others() 
     let (target_a, target_b) = (target.clone(), target.clone());
     let first = tokio::spawn(async move { call(&hasty, &target_a, tool_call("echo", "{}")).await });
     peer.until("a held probe", |peer| peer.held() == 1).await;
-    let second = tokio::spawn(async move { call(&patient, &target_b, tool_call("echo", "{}")).await });
+    let second =
+        tokio::spawn(async move { call(&patient, &target_b, tool_call("echo", "{}")).await });
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
     peer.release();
@@ -127,6 +128,21 @@ async fn a_session_refused_with_400_is_not_relied_on_again() {
     assert_eq!(peer.calls().len(), 2, "400 proves nothing: not sent again");
     call(&clients, &target, tool_call("echo", "{}")).await.unwrap();
     assert_eq!(peer.received("initialize").len(), 2);
+}
+
+#[tokio::test]
+async fn a_session_that_comes_with_a_refusal_is_given_back() {
+    let peer = Peer::start(Setup::older()).await;
+    let (clients, target) = (clients(), target(&peer.url()));
+    let headers = vec![("mcp-session-id", "unasked".to_owned())];
+    let refusal = Answer::Status { status: 400, headers, body: String::new() };
+    peer.script_method("server/discover", [refusal]);
+    call(&clients, &target, tool_call("echo", "{}")).await.unwrap();
+    peer.until("the session was given back", |peer| {
+        let ended = peer.requests(&http::Method::DELETE);
+        ended.iter().any(|one| one.header("mcp-session-id") == "unasked")
+    })
+    .await;
 }
 
 #[tokio::test]

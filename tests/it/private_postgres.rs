@@ -289,6 +289,24 @@ async fn a_killed_server_is_started_again_also_an_adopted_one() {
 }
 
 #[tokio::test]
+async fn a_server_that_cannot_write_its_checkpoint_is_stopped_all_the_same() {
+    let place = Place::new();
+    let postgres = place.start().await.unwrap();
+    tell(&postgres, "CREATE TABLE kept AS SELECT 'kept'::text AS word").await;
+    let pid = postgres.pid().unwrap();
+    let checkpointer = "SELECT pid::text FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+    let checkpointer = ask(&postgres, checkpointer).await.parse().unwrap();
+    kill(Pid::from_raw(checkpointer), Signal::SIGSTOP).unwrap();
+    postgres.stop().await.unwrap();
+    assert!(is_gone(pid) && is_gone(checkpointer));
+    drop(postgres);
+
+    let postgres = place.start().await.unwrap();
+    assert_eq!(ask(&postgres, "SELECT word FROM kept").await, "kept");
+    postgres.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_long_path_with_odd_characters_gets_a_short_socket_directory() {
     let long = format!("with spaces, a comma, a 'quote' and % {}/postgres", "x".repeat(120));
     let place = Place::below(&long);

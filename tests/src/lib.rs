@@ -1,3 +1,4 @@
 pub mod peer;
+pub mod questions;
 pub mod upstream;
 pub mod world;

@@ -9,6 +9,7 @@
 //! ```
 
 mod database;
+pub mod rows;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use apalis::{
     layers::WorkerBuilderExt,
-    prelude::{Monitor, MonitorError, Strategy, WorkerBuilder},
-};
-use apalis_core::{
-    backend::ext::poll_strategy::PollStrategyExt, worker::ext::parallelize::ParallelizeExt,
+    prelude::{
+        BackendExt, Monitor, MonitorError, ParallelizeExt, Strategy, WorkerBuilder,
+    },
 };
 use apalis_postgres::{Config, PostgresStorage};
 use app::Ctx;
@@ -104,7 +103,7 @@ trait Tried: Job {
 async fn settle<J: Tried>(
     ctx: &Ctx,
     job: &J,
-    work: impl Future<Output = Result<(), Error>>,
+    work: impl Future<Output = Result<(), Error>> + Send,
 ) -> Result<(), Error> {
     let result = tokio::select! {
         () = ctx.stopping.cancelled() => {
@@ -116,15 +115,23 @@ async fn settle<J: Tried>(
     let Err(error) = result else { return Ok(()) };
 
     let (queue, tenant, code) = (J::QUEUE, job.tenant(), error.code);
-    let cause: &dyn std::error::Error = &error;
-    match Outcome::of(&error, job.attempt()) {
-        Outcome::RetryAfter(wait) => {
-            let wait_ms = millis(wait);
-            tracing::info!(queue, %tenant, %code, wait_ms, error = cause, "the job is tried again");
-            app::jobs::push_later(ctx, tenant, &job.again(), wait).await?;
+    let outcome = Outcome::of(&error, job.attempt());
+    {
+        // Not held across an await: it may not be sent to another thread.
+        let error: &dyn std::error::Error = &error;
+        match outcome {
+            Outcome::RetryAfter(wait) => {
+                let wait_ms = millis(wait);
+                tracing::info!(queue, %tenant, %code, wait_ms, error, "the job is tried again");
+            }
+            Outcome::Park => {
+                tracing::info!(queue, %tenant, %code, error, "the job waits for a change");
+            }
+            Outcome::GiveUp => tracing::warn!(queue, %tenant, %code, error, "the job is given up"),
         }
-        Outcome::Park => tracing::info!(queue, %tenant, %code, error = cause, "the job waits for a change"),
-        Outcome::GiveUp => tracing::warn!(queue, %tenant, %code, error = cause, "the job is given up"),
+    }
+    if let Outcome::RetryAfter(wait) = outcome {
+        app::jobs::push_later(ctx, tenant, &job.again(), wait).await?;
     }
     Ok(())
 }

@@ -38,7 +38,8 @@ pub const TICKS: &[Tick] = &[
 ];
 
 async fn reap_calls(ctx: &Ctx) -> Result<(), Error> {
-    let reaped = broker::reap(ctx, batch()).await?;
+    let most = i32::try_from(limits::REAPER_BATCH.default).unwrap_or(i32::MAX);
+    let reaped = broker::reap(ctx, most).await?;
     if reaped > 0 {
         tracing::info!(reaped, "closed calls of dead nodes");
     }
@@ -46,10 +47,6 @@ async fn reap_calls(ctx: &Ctx) -> Result<(), Error> {
 }
 
 async fn expire_questions(ctx: &Ctx) -> Result<(), Error> {
-    permissions::expire_due(ctx, batch()).await?;
+    permissions::expire_due(ctx, limits::REAPER_BATCH.size()).await?;
     Ok(())
-}
-
-fn batch() -> i32 {
-    i32::try_from(limits::REAPER_BATCH.default).unwrap_or(i32::MAX)
 }

@@ -3,12 +3,7 @@
 use app::broker::{self, CallRequest, Called, Running};
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use domain::{
-    Code, Error, Retry,
-    ids::InvocationId,
-    invocation::Origin,
-    limits,
-};
+use domain::{Code, Error, Retry, ids::InvocationId, invocation::Origin, limits};
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -122,8 +117,8 @@ fn answer(id: &RequestId, ended: Ended, era: Era) -> Result<Answer, Error> {
         (Ok(_), None) => Err(Error::internal("a result without an invocation")),
         // An unknown tool is a fault of the protocol (MCP: Tools, "Error Handling").
         (Err(error), invocation) if error.code == Code::NotFound => {
-            let mut fault = Fault::new(ErrorCode::INVALID_PARAMS, bounded(&error.public))
-                .of(Some(id.clone()));
+            let mut fault =
+                Fault::new(ErrorCode::INVALID_PARAMS, bounded(&error.public)).of(Some(id.clone()));
             fault.data = Some(json!({ "code": error.code, "invocationId": invocation }));
             Ok(fault.into())
         }

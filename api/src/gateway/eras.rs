@@ -20,11 +20,8 @@ const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 pub(super) const MODERN: ProtocolVersion = ProtocolVersion::V_2026_07_28;
 
 /// The versions with `initialize`, newest first.
-pub(super) const LEGACY: [ProtocolVersion; 3] = [
-    ProtocolVersion::V_2025_11_25,
-    ProtocolVersion::V_2025_06_18,
-    ProtocolVersion::V_2025_03_26,
-];
+pub(super) const LEGACY: [ProtocolVersion; 3] =
+    [ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_03_26];
 
 /// Every version that is served, newest first.
 pub(super) fn supported() -> Vec<ProtocolVersion> {
@@ -122,7 +119,10 @@ mod tests {
     use axum::http::{HeaderValue, StatusCode};
     use serde_json::Value;
 
-    use super::{super::message::{self, Body}, *};
+    use super::{
+        super::message::{self, Body},
+        *,
+    };
 
     fn decided(header: Option<&str>, method: &str, meta: &Value) -> Result<Era, i32> {
         let mut headers = HeaderMap::new();
@@ -187,7 +187,10 @@ mod tests {
     fn a_modern_request_without_its_meta_is_malformed() {
         let modern = Some("2026-07-28");
         assert_eq!(decided(modern, "tools/list", &json!({})), Err(-32602));
-        assert_eq!(decided(modern, "tools/list", &json!({META_VERSION: "2026-07-28"})), Err(-32602));
+        assert_eq!(
+            decided(modern, "tools/list", &json!({META_VERSION: "2026-07-28"})),
+            Err(-32602)
+        );
         assert_eq!(decided(modern, "tools/list", &json!({META_VERSION: 7})), Err(-32602));
     }
 

@@ -38,7 +38,8 @@ fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
         for range in range.split(',').filter(|range| !range.trim().is_empty()) {
             said = true;
             let (first, second) = essence(range).split_once('/').unwrap_or_default();
-            let fits = |given: &str, wanted: &str| given == "*" || given.eq_ignore_ascii_case(wanted);
+            let fits =
+                |given: &str, wanted: &str| given == "*" || given.eq_ignore_ascii_case(wanted);
             if fits(first, kind) && fits(second, subtype) && !is_excluded(range) {
                 return true;
             }
@@ -49,10 +50,12 @@ fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
 
 /// A quality of zero: "not acceptable" (RFC 9110, section 12.4.2).
 fn is_excluded(range: &str) -> bool {
-    range.split(';').skip(1).filter_map(|parameter| parameter.split_once('=')).any(|(name, value)| {
-        name.trim().eq_ignore_ascii_case("q")
-            && value.trim().parse::<f32>().is_ok_and(|quality| quality <= 0.0)
-    })
+    range.split(';').skip(1).filter_map(|parameter| parameter.split_once('=')).any(
+        |(name, value)| {
+            name.trim().eq_ignore_ascii_case("q")
+                && value.trim().parse::<f32>().is_ok_and(|quality| quality <= 0.0)
+        },
+    )
 }
 
 fn essence(media_type: &str) -> &str {
@@ -134,13 +137,16 @@ pub(super) fn check_params(
     let Some(arguments) = Members::parse(arguments.get()) else { return Ok(()) };
     for (property, schema) in properties.as_object().into_iter().flatten() {
         if let Some(name) = schema.get("x-mcp-header").and_then(Value::as_str)
-            && let Some(given) = single(headers, &format!("{PARAM_PREFIX}{name}").to_ascii_lowercase())?
+            && let Some(given) =
+                single(headers, &format!("{PARAM_PREFIX}{name}").to_ascii_lowercase())?
         {
-            let same = arguments
-                .get(property)
-                .is_some_and(|argument| decoded(given).is_some_and(|given| is_same(&given, argument)));
+            let same = arguments.get(property).is_some_and(|argument| {
+                decoded(given).is_some_and(|given| is_same(&given, argument))
+            });
             if !same {
-                return Err(mismatch(format!("the header Mcp-Param-{name} does not match the body")));
+                return Err(mismatch(format!(
+                    "the header Mcp-Param-{name} does not match the body"
+                )));
             }
         }
         if let Some(inner) = arguments.get(property) {
@@ -167,7 +173,10 @@ fn is_same(header: &str, argument: &RawValue) -> bool {
 mod tests {
     use axum::http::{HeaderName, HeaderValue};
 
-    use super::{super::message::{self, Body}, *};
+    use super::{
+        super::message::{self, Body},
+        *,
+    };
 
     fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -201,7 +210,8 @@ mod tests {
 
     #[test]
     fn another_body_than_json_is_refused() {
-        for content_type in ["text/plain", "application/jsonp", "application/x-www-form-urlencoded"] {
+        for content_type in ["text/plain", "application/jsonp", "application/x-www-form-urlencoded"]
+        {
             assert_eq!(status(&[("content-type", content_type), ("accept", "*/*")]), 415);
         }
         assert_eq!(status(&[("accept", "*/*")]), 415);
@@ -240,7 +250,8 @@ mod tests {
         }});
         let arguments: &RawValue =
             serde_json::from_str(r#"{"region":"eu","deep":{"n":42}}"#).unwrap();
-        let checked = |list: &[(&'static str, &str)]| check_params(&headers(list), &schema, arguments);
+        let checked =
+            |list: &[(&'static str, &str)]| check_params(&headers(list), &schema, arguments);
         assert!(checked(&[("mcp-param-region", "eu"), ("mcp-param-n", "42.0")]).is_ok());
         assert!(checked(&[("mcp-param-other", "x")]).is_ok());
         assert_eq!(checked(&[("mcp-param-region", "us")]).unwrap_err().code.0, -32020);

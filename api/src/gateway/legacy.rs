@@ -110,8 +110,7 @@ fn resumed(scene: &Scene, headers: &HeaderMap) -> Result<(Scene, String), Refusa
         return Err(Fault::new(ErrorCode::INVALID_REQUEST, words).malformed().into());
     };
     let ctx = &scene.api.ctx;
-    let resumed =
-        app::gateway_sessions::open(ctx, &scene.caller, id).map_err(Refusal::Error)?;
+    let resumed = app::gateway_sessions::open(ctx, &scene.caller, id).map_err(Refusal::Error)?;
     let elsewhere = scene.endpoint.0.is_some_and(|session| session != resumed.session);
     if elsewhere || !scene.caller.reach.covers_session(resumed.session) {
         return Err(Refusal::Error(Error::not_found("MCP session")));
@@ -187,8 +186,7 @@ fn malformed(message: &Message<'_>, words: &str) -> Response {
 async fn begun(scene: &Scene, version: &ProtocolVersion) -> Result<(HeaderValue, String), Error> {
     scene.check_named_session().await?;
     let session: SessionId = scene.session().await?;
-    let id =
-        app::gateway_sessions::seal(&scene.api.ctx, &scene.caller, session, version.as_str())?;
+    let id = app::gateway_sessions::seal(&scene.api.ctx, &scene.caller, session, version.as_str())?;
     let id = HeaderValue::from_str(&id).map_err(Error::internal)?;
     let result =
         serde_json::to_string(&about::initialize(version.clone())).map_err(Error::internal)?;

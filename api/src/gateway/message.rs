@@ -5,7 +5,10 @@ use domain::limits;
 use rmcp::model::ErrorCode;
 use serde_json::value::RawValue;
 
-use super::{fault::Fault, raw::{self, Members}};
+use super::{
+    fault::Fault,
+    raw::{self, Members},
+};
 
 /// The id of a request: the JSON of a string or an integer, as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,15 +64,16 @@ impl<'a> Message<'a> {
         }
         if raw_id.is_some() && id.is_none() {
             let most = limits::REQUEST_ID_BYTES.default;
-            return Err(invalid(&format!("id must be a string or an integer of at most {most} bytes")));
+            return Err(invalid(&format!(
+                "id must be a string or an integer of at most {most} bytes"
+            )));
         }
         if members.get("method").is_none()
             && (members.get("result").is_some() || members.get("error").is_some())
         {
             return Err(invalid("no request of this server is waiting for an answer"));
         }
-        let method =
-            members.string("method").ok_or_else(|| invalid("method must be a string"))?;
+        let method = members.string("method").ok_or_else(|| invalid("method must be a string"))?;
         if id.is_none() && !method.starts_with("notifications/") {
             return Err(invalid("a request needs an id"));
         }
@@ -95,9 +99,7 @@ pub(super) enum Body<'a> {
 
 /// Reads a body; what is no message is refused with HTTP 400 and the JSON-RPC error that says why.
 pub(super) fn parse(body: &[u8]) -> Result<Body<'_>, Fault> {
-    let no_json = |_| {
-        Fault::new(ErrorCode::PARSE_ERROR, "the body is no JSON").malformed()
-    };
+    let no_json = |_| Fault::new(ErrorCode::PARSE_ERROR, "the body is no JSON").malformed();
     let text = std::str::from_utf8(body)
         .map_err(|_| Fault::new(ErrorCode::PARSE_ERROR, "the body is no UTF-8").malformed())?;
     let whole: &RawValue = serde_json::from_str(text).map_err(no_json)?;
@@ -226,7 +228,12 @@ mod tests {
             (br#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#, -32602, Some("1")),
             (br#"{"jsonrpc":"2.0","id":1,"method":"\ud800"}"#, -32600, Some("1")),
         ] {
-            assert_eq!(refused(body), (code, id.map(str::to_owned)), "{}", String::from_utf8_lossy(body));
+            assert_eq!(
+                refused(body),
+                (code, id.map(str::to_owned)),
+                "{}",
+                String::from_utf8_lossy(body)
+            );
         }
     }
 
@@ -253,7 +260,8 @@ mod tests {
     #[test]
     fn a_call_without_arguments_has_empty_ones() {
         for params in [r#"{"name":"t"}"#, r#"{"name":"t","arguments":null}"#] {
-            let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+            let body =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
             let message = one(&body);
             let call = ToolCall::of(&message, message.id.clone().unwrap()).unwrap();
             assert_eq!(call.arguments.get(), "{}");
@@ -270,7 +278,8 @@ mod tests {
             r#"{"name":"t","arguments":[]}"#,
             r#"{"name":"t","requestState":"x"}"#,
         ] {
-            let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+            let body =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
             let message = one(&body);
             let fault = ToolCall::of(&message, message.id.clone().unwrap()).unwrap_err();
             assert_eq!(fault.code, ErrorCode::INVALID_PARAMS, "{params}");

@@ -78,7 +78,9 @@ pub(super) fn refuse(
 ) -> Response {
     let mut response = problem::render(error, problem::status(error.code));
     let said = match (response.status(), challenge) {
-        (StatusCode::UNAUTHORIZED, Challenge::InvalidToken) => "error=\"invalid_token\", ".to_owned(),
+        (StatusCode::UNAUTHORIZED, Challenge::InvalidToken) => {
+            "error=\"invalid_token\", ".to_owned()
+        }
         (StatusCode::UNAUTHORIZED, _) => String::new(),
         (StatusCode::FORBIDDEN, Challenge::InsufficientScope) => {
             format!("error=\"insufficient_scope\", scope=\"{}\", ", Scope::McpCall.as_str())

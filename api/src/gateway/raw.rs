@@ -165,7 +165,9 @@ mod tests {
     fn a_result_without_meta_gets_one_at_its_end() {
         assert_eq!(
             spliced(r#"{"content":[],"isError":false}"#),
-            format!(r#"{{"content":[],"isError":false,"_meta":{{"bailiwick/invocationId":"{ID}"}}}}"#)
+            format!(
+                r#"{{"content":[],"isError":false,"_meta":{{"bailiwick/invocationId":"{ID}"}}}}"#
+            )
         );
         assert_eq!(spliced("{}"), format!(r#"{{"_meta":{{"bailiwick/invocationId":"{ID}"}}}}"#));
     }
@@ -174,7 +176,9 @@ mod tests {
     fn a_result_with_meta_keeps_it_in_its_place() {
         assert_eq!(
             spliced(r#"{"_meta":{"a/b":{"_meta":{}}},"content":[]}"#),
-            format!(r#"{{"_meta":{{"a/b":{{"_meta":{{}}}},"bailiwick/invocationId":"{ID}"}},"content":[]}}"#)
+            format!(
+                r#"{{"_meta":{{"a/b":{{"_meta":{{}}}},"bailiwick/invocationId":"{ID}"}},"content":[]}}"#
+            )
         );
     }
 
@@ -222,7 +226,10 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused() {
         for result in ["", "[]", "null", "{", "{}{}", "\"{}\""] {
-            assert!(with_invocation(result, InvocationId(Uuid::nil()), false).is_none(), "{result}");
+            assert!(
+                with_invocation(result, InvocationId(Uuid::nil()), false).is_none(),
+                "{result}"
+            );
         }
     }
 

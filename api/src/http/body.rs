@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use domain::{Code, Error, limits};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
 use crate::problem::{self, Problem};
 
@@ -26,6 +26,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let bytes = read(request, limits::REQUEST_BODY_BYTES.size()).await?;
         parse(&bytes).map(Body).map_err(|error| Problem(error).into_response())
     }
+}
+
+/// For a member that may be absent, null or a value: with `#[serde(default, deserialize_with)]`, the
+/// outer `None` is absent and the inner one null.
+pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// `application/json`, with whatever parameters.

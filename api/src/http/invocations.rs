@@ -68,7 +68,9 @@ pub struct InvocationView {
     pub raw_digest: Option<String>,
     /// SHA-256 of the normalised result.
     pub result_digest: Option<String>,
+    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
 }
 

@@ -1,6 +1,9 @@
 //! Lists page by cursor: `?limit=1..200&after=` → `{items, next}`.
 
-use axum::{extract::FromRequestParts, http::request::Parts};
+use axum::{
+    extract::{FromRequestParts, Query, rejection::QueryRejection},
+    http::request::Parts,
+};
 use domain::{Code, Error, limits};
 use serde::{Deserialize, Serialize};
 
@@ -42,11 +45,19 @@ pub struct PageQuery {
     after: Option<String>,
 }
 
+/// The query of a list with filters of its own; 422 where a filter does not fit.
+pub(crate) fn read_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Error> {
+    let Query(query) = query.map_err(|rejection| {
+        Error::new(Code::InvalidInput, "the query string does not fit this list").because(rejection)
+    })?;
+    Ok(query)
+}
+
 impl<S: Sync> FromRequestParts<S> for Page {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let query = axum::extract::Query::<PageQuery>::try_from_uri(&parts.uri)
+        let query = Query::<PageQuery>::try_from_uri(&parts.uri)
             .map_err(|_| Error::new(Code::InvalidInput, "the query string is not readable"))?;
         let ceiling = limits::PAGE_ITEMS.ceiling;
         let limit = match query.0.limit {

@@ -33,6 +33,7 @@ pub struct Tenant {
     pub enabled_source_ids: Vec<ServerId>,
     /// Whether tools that a server offers for the first time need no release.
     pub auto_approve_new_tools: bool,
+    #[schema(value_type = chrono::DateTime<chrono::Utc>)]
     pub created_at: Timestamp,
 }
 

@@ -50,9 +50,12 @@ pub struct Token {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<uuid::Uuid>>)]
     pub sessions: Option<Vec<SessionId>>,
+    #[schema(value_type = chrono::DateTime<chrono::Utc>)]
     pub created_at: Timestamp,
+    #[schema(value_type = chrono::DateTime<chrono::Utc>)]
     pub expires_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<chrono::DateTime<chrono::Utc>>)]
     pub revoked_at: Option<Timestamp>,
 }
 
@@ -98,6 +101,7 @@ pub struct TokenForm {
     #[schema(value_type = Option<Vec<uuid::Uuid>>)]
     pub sessions: Option<Vec<SessionId>>,
     /// Not after the end of the token that makes it; left out: in 90 days, or with that token.
+    #[schema(value_type = Option<chrono::DateTime<chrono::Utc>>)]
     pub expires_at: Option<Timestamp>,
 }
 

@@ -40,6 +40,7 @@ pub struct User {
     /// `active` or `disabled`.
     #[schema(value_type = String, example = "active")]
     pub status: UserStatus,
+    #[schema(value_type = chrono::DateTime<chrono::Utc>)]
     pub created_at: Timestamp,
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::Timestamp;
+use uuid::Uuid;
 
 /// The machine's clock, or one that a test moves.
 #[derive(Debug, Clone)]
@@ -27,6 +28,16 @@ impl Clock {
             Self::System => chrono::Utc::now().trunc_subsecs(6),
             Self::Fixed(now) => *now.lock().unwrap_or_else(PoisonError::into_inner),
         }
+    }
+
+    /// A new UUIDv7 id that carries this moment.
+    #[must_use]
+    pub fn mint<Id: From<Uuid>>(&self) -> Id {
+        let now = self.now();
+        let seconds = u64::try_from(now.timestamp()).unwrap_or_default();
+        let time =
+            uuid::Timestamp::from_unix(uuid::NoContext, seconds, now.timestamp_subsec_nanos());
+        Id::from(Uuid::new_v7(time))
     }
 
     /// Moves a fixed clock; a system clock takes no notice.

@@ -82,7 +82,11 @@ fn with_row<T>(
     let user = caller.user.to_string();
     let row = RowName { tenant: caller.tenant, server: &token, name: &user };
     vault(row).map_err(|error| {
-        if error.code == Code::CredentialsUnreadable { without_keys().because(error) } else { error }
+        if error.code == Code::CredentialsUnreadable {
+            without_keys().because(error)
+        } else {
+            error
+        }
     })
 }
 

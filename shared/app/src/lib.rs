@@ -108,10 +108,6 @@ impl Ctx {
     /// A new UUIDv7 id that carries this moment.
     #[must_use]
     pub fn mint<Id: From<Uuid>>(&self) -> Id {
-        let now = self.now();
-        let seconds = u64::try_from(now.timestamp()).unwrap_or_default();
-        let time =
-            uuid::Timestamp::from_unix(uuid::NoContext, seconds, now.timestamp_subsec_nanos());
-        Id::from(Uuid::new_v7(time))
+        self.clock.mint()
     }
 }

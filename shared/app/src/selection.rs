@@ -76,6 +76,10 @@ pub(crate) async fn checked(
 ) -> Result<Option<Vec<ServerId>>, Error> {
     match chosen {
         None => Ok(None),
+        // The database takes no NUL; nothing with a control character names a server.
+        Some(ids) if ids.iter().any(|id| id.as_str().chars().any(char::is_control)) => {
+            Err(Error::new(Code::InvalidInput, "a server's id has no control characters"))
+        }
         Some(ids) => tenants::checked_selection(tx, ids).await.map(Some),
     }
 }

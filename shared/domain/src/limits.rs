@@ -79,6 +79,7 @@ limits! {
     SCHEMA_DEPTH = 64, up to 64, "levels", "deepest nesting of a schema";
     SCHEMA_PATTERNS = 256, up to 256, "patterns", "regular expressions of one schema; each property of an object is tried against them";
     SCHEMA_RESOURCES = 4, up to 4, "resources", "parts of a schema with an `$id`; the compiler may follow each order of entering them";
+    SCHEMA_WAYS = 4_096, up to 4_096, "ways", "ways through a schema that names unevaluated members; each is built before an input is seen";
     SCHEMA_STEPS = 5_000_000, up to 5_000_000, "steps", "work of one check of an input against a schema, so that no schema can hang us";
     SCHEMA_STACK_BYTES = 524_288, up to 524_288, "bytes", "stack that one check of an input may take; our threads have 2 MiB";
     REGEX_BYTES = 262_144, up to 262_144, "bytes", "one compiled regular expression of a schema; a larger one is not enforced";
@@ -149,6 +150,7 @@ limits! {
     SHUTDOWN_MS = 8_000, up to 60_000, "ms", "calls may finish for this long after SIGTERM; `up` ends within 10 s";
     POSTGRES_STOP_MS = 1_500, up to 60_000, "ms", "the private Postgres may write its checkpoint for this long; then it is stopped at once and recovers when it starts";
     POSTGRES_START_SECONDS = 120, up to 600, "s", "the private Postgres must accept connections by then, a recovery after a crash included";
+    NODE_FAREWELL_MS = 300, up to 1_000, "ms", "an ending node may take this long to tell the database";
     PARTITION_MONTHS_AHEAD = 6, up to 12, "months", "partitions made ahead";
     TOOL_CALL_KEEP_DAYS = 3, up to 30, "days", "how long call ids are remembered after their execution ended";
     DATABASE_RETRY_MS = 2_000, up to 60_000, "ms", "when to come back while the database is unreachable";
@@ -188,7 +190,9 @@ const _: () = assert!(
         <= JOB_TIMEOUT_SECONDS.default * 1_000
 );
 // `up` ends within 10 s of SIGTERM, its Postgres included.
-const _: () = assert!(SHUTDOWN_MS.default + POSTGRES_STOP_MS.default < 10_000);
+const _: () = assert!(
+    SHUTDOWN_MS.default + NODE_FAREWELL_MS.default + POSTGRES_STOP_MS.default < 10_000
+);
 // mcp__<source>__<toolId> fits the narrowest client.
 const _: () = assert!(
     5 + SLUG_IN_TOOL_NAME_CHARS.default + 2 + TOOL_ID_CHARS.default <= AGENT_NAME_CHARS.default

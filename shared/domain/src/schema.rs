@@ -8,6 +8,7 @@
 
 mod metered;
 mod prepare;
+mod ways;
 mod words;
 
 use std::{
@@ -64,7 +65,7 @@ pub enum SchemaProblem {
     RemoteReference,
     #[error("the schema refers to a part of itself that does not exist")]
     DanglingReference,
-    /// Too many patterns, or too many resources of their own.
+    /// It could take us too long, before or while an input is checked.
     #[error("the schema is too complex: {0}")]
     TooComplex(&'static str),
     /// At this JSON pointer.
@@ -100,12 +101,12 @@ impl Schema {
         if !describes_an_object(&schema) {
             return Err(SchemaProblem::NotAnObject);
         }
+        ways::check(&schema)?;
         let patterns = PatternCache::new();
-        let Prepared { schema, draft, patterns: count, warnings } =
+        let Prepared { schema, patterns: count, warnings } =
             prepare::prepare(schema, |pattern| pattern_fits(pattern, &patterns))?;
         let validator = jsonschema::options_for::<Metered>()
             .offline()
-            .with_draft(draft)
             .should_validate_formats(false)
             .with_pattern_options(pattern_options())
             .with_pattern_cache(patterns)

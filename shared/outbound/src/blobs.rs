@@ -47,10 +47,8 @@ impl Blobs {
 
     /// `NOT_FOUND` where there is none.
     pub async fn get(&self, key: &str) -> Result<Bytes, Error> {
-        let found = async {
-            self.store.get(&path(key)?).await.map_err(missing)?.bytes().await.map_err(missing)
-        };
-        found.await
+        let found = self.store.get(&path(key)?).await.map_err(missing)?;
+        found.bytes().await.map_err(missing)
     }
 
     /// Success too where there is none.

@@ -178,20 +178,14 @@ fn class(ip: IpAddr) -> Class {
 /// The IPv4 address inside an IPv6 one, for the transition mechanisms that carry one.
 fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(v6) = ip else { return None };
-    let [a, b, c, d, e, f, g, h] = v6.segments();
-    let v4 = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        Some(Ipv4Addr::new(a, b, c, d))
-    };
-    match [a, b, c, d, e, f] {
+    let v4 = |high: u16, low: u16| Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
+    match v6.segments() {
         // IPv4-compatible (RFC 4291, deprecated); ::1 and :: are not.
-        [0, 0, 0, 0, 0, 0] if v6 > Ipv6Addr::LOCALHOST => v4(g, h),
-        // NAT64 (RFC 6052).
-        [0x64, 0xff9b, 0, 0, 0, 0] => v4(g, h),
-        // 6to4 (RFC 3056).
-        [0x2002, high, low, ..] => v4(high, low),
+        [0, 0, 0, 0, 0, 0, high, low] if v6 > Ipv6Addr::LOCALHOST => v4(high, low),
+        // NAT64 (RFC 6052), 6to4 (RFC 3056).
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => v4(high, low),
         // Teredo (RFC 4380): the client's address, inverted.
-        [0x2001, 0, ..] => v4(!g, !h),
+        [0x2001, 0, .., high, low] => v4(!high, !low),
         _ => None,
     }
 }

@@ -26,8 +26,8 @@ mod body;
 mod failure;
 
 pub(crate) use body::{Body, drain};
-pub use failure::{Failure, Ran};
 pub(crate) use failure::status_failure;
+pub use failure::{Failure, Ran};
 
 /// Shared by everything that leaves the machine. Cheap to clone.
 #[derive(Clone)]

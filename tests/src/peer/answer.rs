@@ -91,8 +91,7 @@ pub(super) fn framed(framing: Framing, message: &str) -> Response<Body> {
     };
     // In small pieces, so that line ends and characters are cut as well.
     let piece = if events.len() < 65_536 { 5 } else { 16_384 };
-    let pieces: Vec<Bytes> =
-        events.as_bytes().chunks(piece).map(Bytes::copy_from_slice).collect();
+    let pieces: Vec<Bytes> = events.as_bytes().chunks(piece).map(Bytes::copy_from_slice).collect();
     let pieces = stream::iter(pieces.into_iter().map(Ok::<_, std::io::Error>));
     respond("text/event-stream; charset=utf-8", Body::from_stream(pieces))
 }
@@ -107,10 +106,7 @@ pub(super) fn content(kind: &str, body: String) -> Response<Body> {
 }
 
 pub(super) fn respond(kind: &str, body: Body) -> Response<Body> {
-    Response::builder()
-        .header(header::CONTENT_TYPE, kind)
-        .body(body)
-        .expect("a legal content type")
+    Response::builder().header(header::CONTENT_TYPE, kind).body(body).expect("a legal content type")
 }
 
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
@@ -128,6 +124,8 @@ pub(super) fn compressed(message: &str) -> Response<Body> {
     encoder.write_all(message.as_bytes()).expect("memory takes it");
     let mut response =
         respond("application/json", Body::from(encoder.finish().expect("memory takes it")));
-    response.headers_mut().insert(header::CONTENT_ENCODING, header::HeaderValue::from_static("gzip"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_ENCODING, header::HeaderValue::from_static("gzip"));
     response
 }

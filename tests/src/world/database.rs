@@ -5,7 +5,7 @@
 //! process of its own under nextest, so what they share is kept by locks in files and database.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -15,8 +15,7 @@ use nix::fcntl::{Flock, FlockArg};
 use runtime::postgres::{self, PostgresOptions};
 use sha2::{Digest, Sha256};
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, PgConnection,
-    postgres::{PgConnectOptions, PgPoolOptions, PgSslMode},
+    AssertSqlSafe, ConnectOptions, PgConnection, postgres::PgConnectOptions,
 };
 use store::setup::{OWNER_ROLE, Setup};
 use url::Url;

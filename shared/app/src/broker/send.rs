@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use domain::{Error, json::Sha256Digest};
+use domain::{Code, Error, Retry, json::Sha256Digest, limits};
 use outbound::mcp::{CallFailure, Ran, ToolAnswer, ToolCall};
 use serde_json::json;
 use tokio::time::Instant;
@@ -74,9 +74,12 @@ pub(super) async fn send(
             result::judge(ctx, resolved, record, raw).await
         }
         Err(CallFailure { error, ran, rpc }) => {
-            if let domain::Retry::After(pause) = error.retry
-                && error.code == domain::Code::RateLimited
-            {
+            if error.code == Code::RateLimited {
+                // Step 10: the whole group pauses, as long as the server said.
+                let pause = match error.retry {
+                    Retry::After(pause) => pause,
+                    _ => limits::COOLDOWN_MS.millis().max(resolved.group.min_interval),
+                };
                 ctx.admission.cool_down(&resolved.group.key, pause);
             }
             attempt["outcome"] = json!("failed");

@@ -1,14 +1,20 @@
 //! A server goes, with everything that speaks of it.
 
+use std::collections::BTreeMap;
+
 use domain::{
     Caller, Code, Error, Role,
     ids::{PermissionEpochId, PermissionRequestId, SessionId},
+    permission::RequestState,
 };
 use serde_json::json;
-use store::{Tx, servers::{Server, deletion}};
+use store::{
+    Tx,
+    servers::{Server, deletion},
+};
 
 use super::{forget_clients, lock};
-use crate::{Ctx, audit, signals::Hint};
+use crate::{Ctx, audit, events, permissions};
 
 /// Deletes a custom server with its secrets and tools, takes it out of every selection, revokes the
 /// grants on its tools and cancels the questions about them. For superadmins. Its calls stay in the
@@ -28,25 +34,37 @@ pub async fn delete(ctx: &Ctx, caller: &Caller, server: &str) -> Result<(), Erro
     let cancelled = cancel_questions(ctx, &mut tx, &server).await?;
     deletion::delete(&mut tx, &server, ctx.now()).await?;
     let details =
-        json!({ "sessionsWithGrants": revoked, "questionsCancelled": cancelled.len() });
+        json!({ "sessionsWithGrants": revoked.len(), "questionsCancelled": cancelled.len() });
     audit::record(ctx, &mut tx, caller, "server.deleted", server.id.as_str(), details).await?;
     tx.commit().await?;
+    for session in revoked {
+        events::hint(ctx, session);
+    }
     for (session, question) in cancelled {
-        ctx.signals.hint(Hint::Question(question));
-        ctx.signals.hint(Hint::Events(session));
+        permissions::announce(ctx, session, [question]);
     }
     forget_clients(ctx, caller.tenant, &server.id).await;
     Ok(())
 }
 
-/// In how many sessions there were any.
-async fn revoke_grants(ctx: &Ctx, tx: &mut Tx, server: &Server) -> Result<usize, Error> {
+/// Each with the new epoch of its session, where the revocation is an event.
+async fn revoke_grants(
+    ctx: &Ctx,
+    tx: &mut Tx,
+    server: &Server,
+) -> Result<Vec<SessionId>, Error> {
     let now = ctx.now();
-    let sessions = deletion::revoke_grants(tx, &server.id, now).await?;
-    let epochs: Vec<(SessionId, PermissionEpochId)> =
-        sessions.into_iter().map(|session| (session, ctx.mint())).collect();
-    deletion::rotate_epochs(tx, &epochs, now).await?;
-    Ok(epochs.len())
+    let revoked = deletion::revoke_grants(tx, &server.id, now).await?;
+    let mut epochs: BTreeMap<SessionId, PermissionEpochId> = BTreeMap::new();
+    for (session, grant) in revoked {
+        let epoch = *epochs.entry(session).or_insert_with(|| ctx.mint());
+        let data = json!({ "permissionGrantId": grant, "permissionEpochId": epoch });
+        events::append(ctx, tx, session, "grant.revoked", data).await?;
+    }
+    let fresh: Vec<(SessionId, PermissionEpochId)> =
+        epochs.iter().map(|(session, epoch)| (*session, *epoch)).collect();
+    deletion::rotate_epochs(tx, &fresh, now).await?;
+    Ok(epochs.into_keys().collect())
 }
 
 async fn cancel_questions(
@@ -54,11 +72,10 @@ async fn cancel_questions(
     tx: &mut Tx,
     server: &Server,
 ) -> Result<Vec<(SessionId, PermissionRequestId)>, Error> {
-    let now = ctx.now();
-    let cancelled = deletion::cancel_questions(tx, &server.id, now).await?;
+    let cancelled = deletion::cancel_questions(tx, &server.id, ctx.now()).await?;
     for (session, question) in &cancelled {
-        let data = json!({ "id": question, "state": "cancelled" });
-        store::events::append(tx, *session, "permission.resolved", &data, now).await?;
+        let data = json!({ "permissionRequestId": question, "state": RequestState::Cancelled });
+        events::append(ctx, tx, *session, "permission.resolved", data).await?;
     }
     Ok(cancelled)
 }

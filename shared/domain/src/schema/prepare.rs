@@ -10,7 +10,6 @@ use crate::{limits, tool};
 
 pub(super) struct Prepared {
     pub(super) schema: Value,
-    pub(super) draft: Draft,
     pub(super) patterns: u64,
     pub(super) warnings: Vec<Warning>,
 }
@@ -28,11 +27,6 @@ pub(super) fn prepare(
     mut schema: Value,
     pattern_fits: impl Fn(&str) -> bool,
 ) -> Result<Prepared, SchemaProblem> {
-    let declared = schema.get("$schema").and_then(Value::as_str).map(Draft::from_schema_uri);
-    let draft = match declared {
-        Some(known) if known != Draft::Unknown => known,
-        _ => Draft::default(),
-    };
     let mut walk = Walk { pattern_fits, patterns: 0, resources: 0, warnings: Vec::new() };
     walk.schema(&mut schema, &mut String::new());
     if walk.patterns > limits::SCHEMA_PATTERNS.default {
@@ -41,7 +35,7 @@ pub(super) fn prepare(
     if walk.resources > limits::SCHEMA_RESOURCES.default {
         return Err(SchemaProblem::TooComplex("too many parts with an identifier of their own"));
     }
-    Ok(Prepared { schema, draft, patterns: walk.patterns, warnings: walk.warnings })
+    Ok(Prepared { schema, patterns: walk.patterns, warnings: walk.warnings })
 }
 
 /// Keywords whose value is data, not a schema.
@@ -82,6 +76,7 @@ impl<F: Fn(&str) -> bool> Walk<F> {
         self.dialect(members, pointer);
         self.pattern(members, pointer);
         self.pattern_properties(members, pointer);
+        look_before_branching(members);
         if members.get("$id").is_some_and(Value::is_string) {
             self.resources += 1;
         }
@@ -162,6 +157,28 @@ impl<F: Fn(&str) -> bool> Walk<F> {
         if self.warnings.len() < limits::VIOLATIONS.size() {
             self.warnings.push(Warning(tool::escaped(&words, limits::VIOLATION_CHARS.size())));
         }
+    }
+}
+
+/// Keywords that try schemas on the same value once more.
+const BRANCHES: &[&str] = &[
+    "$dynamicRef",
+    "$recursiveRef",
+    "$ref",
+    "allOf",
+    "anyOf",
+    "dependencies",
+    "dependentSchemas",
+    "if",
+    "not",
+    "oneOf",
+];
+
+/// Adds an assertion that always holds and looks at the value, so that the meter sees each visit of
+/// a schema that branches, even where all its leaves are `true` or `false`.
+fn look_before_branching(members: &mut Map<String, Value>) {
+    if BRANCHES.iter().any(|keyword| members.contains_key(*keyword)) {
+        members.entry("minProperties").or_insert(Value::from(0));
     }
 }
 

@@ -228,6 +228,8 @@ fn an_exponential_schema_does_not_hang() {
         ("anyOf", json!(false)),
         ("oneOf", json!({ "type": "integer" })),
         ("anyOf", json!({ "type": "string" })),
+        ("oneOf", json!(true)),
+        ("oneOf", json!({})),
     ] {
         let schema = compiled(&doubling(keyword, &leaf, |choice| choice));
         let found = schema.check(&json!({ "x": 1 })).unwrap_err();
@@ -257,14 +259,11 @@ fn a_long_chain_of_references_does_not_overflow_the_stack() {
         let raw = format!(
             r##"{{"properties":{{"x":{{"$ref":"#/$defs/d0"}}}},"$defs":{{{definitions}"d4000":true}}}}"##
         );
-        // As small as the stack of a worker thread.
-        let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024);
-        let checked = thread.spawn(move || {
+        on_a_small_stack(move || {
             let (schema, _) = Schema::compile(&raw).unwrap();
-            schema.check(&json!({ "x": 1 }))
+            let checked = schema.check(&json!({ "x": 1 }));
+            assert!(checked.is_ok() || checked.unwrap_err()[0].words.contains("too much"));
         });
-        let checked = checked.unwrap().join().unwrap();
-        assert!(checked.is_ok() || checked.unwrap_err()[0].words.contains("too much"));
     }
 }
 
@@ -305,4 +304,97 @@ fn resources_that_refer_to_each_other_compile_in_time() {
     let (schema, _) = Schema::compile(&schema.to_string()).unwrap();
     let _ = schema.check(&json!({ "x": { "x": { "x": {} } } }));
     assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_schema_that_looks_back_is_measured_before_it_is_built() {
+    let looking_back = |mut schema: Value| {
+        schema["properties"]["x"]["unevaluatedProperties"] = json!(false);
+        schema
+    };
+    let complex = |schema: Value| {
+        let problem = refused(&looking_back(schema));
+        assert!(matches!(problem, SchemaProblem::TooComplex(_)), "{problem}");
+    };
+    complex(doubling("allOf", &json!(true), |choice| choice));
+    let next = |name: &str| json!({ "$ref": format!("#/$defs/{name}") });
+    complex(
+        json!({ "properties": { "x": next("a") }, "$defs": { "a": { "allOf": [next("a")] } } }),
+    );
+    complex(json!({ "properties": { "x": { "$dynamicRef": "#a" } } }));
+    complex(
+        json!({ "properties": { "x": { "$ref": "#a" } }, "$defs": { "a": { "$anchor": "a" } } }),
+    );
+    let chain = move |length: usize| {
+        let mut definitions = serde_json::Map::new();
+        for level in 0..length {
+            definitions.insert(format!("d{level}"), next(&format!("d{}", level + 1)));
+        }
+        definitions.insert(format!("d{length}"), json!(true));
+        json!({ "properties": { "x": next("d0") }, "$defs": definitions })
+    };
+    complex(chain(4_000));
+    on_a_small_stack(move || drop(compiled(&looking_back(chain(60)))));
+
+    let honest = compiled(&json!({
+        "$ref": "#/$defs/node",
+        "$defs": {
+            "base": { "properties": { "name": { "type": "string" } } },
+            "node": {
+                "allOf": [{ "$ref": "#/$defs/base" }],
+                "properties": { "child": { "$ref": "#/$defs/node" } },
+                "unevaluatedProperties": false,
+            },
+        },
+    }));
+    assert_eq!(honest.check(&json!({ "name": "a", "child": { "name": "b" } })), Ok(()));
+    assert!(honest.check(&json!({ "child": { "other": 1 } })).is_err());
+}
+
+#[test]
+fn deep_schemas_compile_on_a_small_stack() {
+    let mut definitions = serde_json::Map::new();
+    for level in 0..12 {
+        let mut nested = json!({ "$ref": format!("#/$defs/d{}", level + 1) });
+        for _ in 0..60 {
+            nested = json!({ "not": nested });
+        }
+        definitions.insert(format!("d{level}"), nested);
+    }
+    definitions.insert("d12".to_owned(), json!({ "type": "integer" }));
+    let schema = json!({ "properties": { "x": { "$ref": "#/$defs/d0" } }, "$defs": definitions });
+    on_a_small_stack(move || {
+        let checked = compiled(&schema).check(&json!({ "x": 1 }));
+        assert!(checked.is_ok() || checked.unwrap_err()[0].words.contains("too much"));
+    });
+}
+
+/// As small as the stack of a worker thread.
+fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024);
+    thread.spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn zz_measure() {
+    let k: usize = std::env::args().last().unwrap().parse().unwrap();
+    let mut definitions = serde_json::Map::new();
+    for level in 0..k {
+        let mut nested = json!({ "$ref": format!("#/$defs/d{}", level + 1) });
+        for _ in 0..60 {
+            nested = json!({ "not": nested });
+        }
+        definitions.insert(format!("d{level}"), nested);
+    }
+    definitions.insert(format!("d{k}"), json!({ "type": "integer" }));
+    let schema = json!({ "properties": { "x": { "$ref": "#/$defs/d0" } }, "$defs": definitions });
+    let raw = schema.to_string();
+    let thread = std::thread::Builder::new().stack_size(64 * 1024 * 1024);
+    thread.spawn(move || {
+        let s = Schema::compile(&raw).unwrap().0;
+        eprintln!("compiled");
+        std::mem::forget(s);
+        let limit = std::thread::Builder::new().stack_size(2 * 1024 * 1024);
+        limit.spawn(move || { let s = Schema::compile(&raw).unwrap().0; eprintln!("small compiled"); let c = s.check(&json!({"x":1})); eprintln!("checked {c:?}"); drop(s); eprintln!("dropped"); }).unwrap().join().unwrap();
+    }).unwrap().join().unwrap();
 }

@@ -162,8 +162,8 @@ mod tests {
         assert_eq!(wait("1.5"), Some(Duration::from_millis(1_500)));
         assert_eq!(wait("Wed, 21 Oct 2026 07:28:07 GMT"), Some(Duration::from_secs(7)));
         assert_eq!(wait("Wed, 21 Oct 2026 07:27:00 GMT"), Some(Duration::ZERO));
-        assert_eq!(wait("86400"), Some(Duration::from_secs(60)));
-        assert_eq!(wait("inf"), Some(Duration::from_secs(60)));
+        assert_eq!(wait("86400"), Some(Duration::from_mins(1)));
+        assert_eq!(wait("inf"), Some(Duration::from_mins(1)));
         for nonsense in ["-1", "soon", "NaN", ""] {
             assert_eq!(wait(nonsense), None, "{nonsense}");
         }

@@ -10,6 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use domain::{Code, Error, limits};
+use futures::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use rmcp::model::ProtocolVersion;
 use secrecy::ExposeSecret;
@@ -129,7 +130,8 @@ impl Upstream {
             return Err(Fault::Lost);
         }
         if !status.is_success() {
-            return Err(refusal(response, id).await);
+            self.decline_session(link, response.headers());
+            return Err(refusal(response).await);
         }
         let session = response.headers().get(wire::SESSION_ID).cloned();
         let result = match media_type(response.headers()) {
@@ -178,6 +180,15 @@ impl Upstream {
             self.origin.send(&Method::DELETE, &link.endpoint, &headers, &none, &sent).await?;
         drain(reply.response).await;
         Ok(())
+    }
+
+    /// Some servers begin a session even for a message that they refuse, and keep it for ever.
+    fn decline_session(self: &Arc<Self>, link: &Link, headers: &HeaderMap) {
+        let given = headers.get(wire::SESSION_ID).filter(|_| link.session.is_none());
+        let Some(session) = given.cloned() else { return };
+        let upstream = Arc::clone(self);
+        let link = Link { session: Some(session), version: None, ..link.clone() };
+        self.farewell(async move { upstream.end_session(&link).await });
     }
 
     async fn post(
@@ -234,8 +245,12 @@ impl Upstream {
                         continue;
                     }
                     match wire::incoming(&event.data, id)? {
-                        Incoming::Result(result) => return Ok(result),
+                        Incoming::Result(result) => {
+                            self.finish(body);
+                            return Ok(result);
+                        }
                         Incoming::Error(error) => {
+                            self.finish(body);
                             return Err(Fault::Rpc { status: StatusCode::OK, error });
                         }
                         Incoming::Request { id, method } => self.answer(link, &id, &method),
@@ -261,6 +276,19 @@ impl Upstream {
             resumed_at = Some(last.clone());
             parser = parser.restart();
             body = Body::new(self.resume(link, &last, trail).await?, body.left());
+        }
+    }
+
+    /// Reads a stream to its end, which comes right after the answer: only then its connection can
+    /// be used again.
+    fn finish(&self, mut body: Body) {
+        let rest = async move {
+            while body.chunk().await?.is_some() {}
+            Ok(())
+        };
+        let mut rest = Box::pin(rest);
+        if rest.as_mut().now_or_never().is_none() {
+            self.farewell(rest);
         }
     }
 
@@ -305,7 +333,7 @@ impl Upstream {
             match tokio::time::timeout(limits::FAREWELL_TIMEOUT_MS.millis(), work).await {
                 Ok(Ok(())) => {}
                 Ok(Err(failure)) => {
-                    tracing::debug!(error = %failure.error, "not told to the server")
+                    tracing::debug!(error = %failure.error, "not told to the server");
                 }
                 Err(_) => tracing::debug!("not told to the server: it does not answer"),
             }
@@ -343,7 +371,7 @@ fn shared_headers(target: &Target) -> Result<HeaderMap, Error> {
 
 /// What a status other than 2xx means: a JSON-RPC error where there is one, unless the status alone
 /// decides (credentials, rate limits, failures of the server).
-async fn refusal(response: reqwest::Response, id: u64) -> Fault {
+async fn refusal(response: reqwest::Response) -> Fault {
     let status = response.status();
     let headers = response.headers().clone();
     let body = error_body(response).await;
@@ -352,13 +380,13 @@ async fn refusal(response: reqwest::Response, id: u64) -> Fault {
             status,
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS
         );
-    match wire::incoming(&body, id) {
-        Ok(Incoming::Error(error)) if !decides => Fault::Rpc { status, error },
-        Ok(Incoming::Error(error)) => {
+    match wire::refusal(&body) {
+        Some(error) if !decides => Fault::Rpc { status, error },
+        Some(error) => {
             let failure = status_failure(status, &headers, error.message.as_bytes());
             Fault::Failed { status: Some(status), failure }
         }
-        _ => {
+        None => {
             // A page is nobody's words.
             let text = if media_type(&headers) == "text/html" { &[][..] } else { &body };
             let failure = status_failure(status, &headers, text);

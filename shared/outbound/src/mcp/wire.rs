@@ -134,6 +134,13 @@ pub(super) fn incoming(body: &Bytes, id: u64) -> Result<Incoming, Failure> {
     })
 }
 
+/// The error in the body of a refused request. The response itself says whose it is: some servers
+/// put another id.
+pub(super) fn refusal(body: &[u8]) -> Option<RpcError> {
+    let envelope: Envelope<'_> = serde_json::from_slice(body).ok()?;
+    serde_json::from_str(envelope.error?.get()).ok()
+}
+
 /// Some servers give a number back as text.
 fn answers(given: &RawValue, id: u64) -> bool {
     let text = given.get();

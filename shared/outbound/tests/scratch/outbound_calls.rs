@@ -32,7 +32,8 @@ async fn a_result_that_no_model_knows_arrives_byte_for_byte() {
 
 #[tokio::test]
 async fn arguments_arrive_byte_for_byte() {
-    let arguments = r#"{ "n":123456789012345678901234567890, "z":1,"a":-0.0,"a":1e-999,"u":"\u00e9\/é" }"#;
+    let arguments =
+        r#"{ "n":123456789012345678901234567890, "z":1,"a":-0.0,"a":1e-999,"u":"\u00e9\/é" }"#;
     for setup in [Setup::modern(), Setup::older()] {
         let peer = Peer::start(setup).await;
         let (clients, target) = (clients(), target(&peer.url()));
@@ -55,6 +56,18 @@ async fn a_warm_call_is_one_request() {
         assert_eq!(peer.requests(&http::Method::GET).len(), 0);
         assert_eq!(peer.connections(), 1, "the connection is kept");
     }
+}
+
+#[tokio::test]
+async fn connections_are_kept_over_answers_in_streams() {
+    let peer = Peer::start(Setup::modern()).await;
+    let (clients, target) = (clients(), target(&peer.url()));
+    peer.frame(Framing::SseCrlf);
+    for _ in 0..20 {
+        call(&clients, &target, tool_call("echo", "{}")).await.unwrap();
+    }
+    // The end of a stream may be read after its answer was given, while the next call sets out.
+    assert!(peer.connections() <= 3, "{} connections", peer.connections());
 }
 
 #[tokio::test]
@@ -141,7 +154,8 @@ async fn a_call_ends_at_its_deadline_and_the_server_is_told() {
     let (clients, target) = (clients(), target(&peer.url()));
     peer.answer("wait", Answer::Echo.held());
     let deadline = tokio::time::Instant::now() + Duration::from_millis(300);
-    let work = clients.call_tool(&target, tool_call("wait", "{}"), deadline, CancellationToken::new());
+    let work =
+        clients.call_tool(&target, tool_call("wait", "{}"), deadline, CancellationToken::new());
     let failure = work.await.unwrap_err();
     assert_eq!((failure.error.code, failure.ran), (Code::Timeout, Ran::Unknown));
     peer.until("told", |peer| peer.received("notifications/cancelled").len() == 1).await;

@@ -59,12 +59,12 @@ async fn serve(versions: &'static [ProtocolVersion], config: StreamableHttpServe
     let service: StreamableHttpService<Echo, LocalSessionManager> =
         StreamableHttpService::new(move || Ok(Echo { versions }), Arc::default(), config);
     let router = axum::Router::new().nest_service("/mcp", service);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap()).parse().unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("it is bound"));
     // Else each event waits 40 ms for the acknowledgement of the one before.
-    let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    url
+    let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("a socket"));
+    tokio::spawn(async move { axum::serve(listener, router).await.expect("it serves") });
+    url.parse().expect("an address is a host")
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use domain::{
     Timestamp,
-    ids::{PermissionEpochId, PermissionRequestId, ServerId, SessionId},
+    ids::{PermissionEpochId, PermissionGrantId, PermissionRequestId, ServerId, SessionId},
     permission::TOOL_CALL,
 };
 use uuid::Uuid;
@@ -68,19 +68,17 @@ pub async fn lock_sessions(tx: &mut Tx, server: &ServerId) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Revokes every grant on a tool of the server; answers the sessions that had one.
+/// Revokes every grant on a tool of the server.
 pub async fn revoke_grants(
     tx: &mut Tx,
     server: &ServerId,
     now: Timestamp,
-) -> Result<Vec<SessionId>, StoreError> {
-    let sessions = sqlx::query_scalar!(
-        "WITH revoked AS (
-             UPDATE permission_grants SET state = 'revoked', revoked_at = $4
-             WHERE tenant_id = $1 AND action = $3 AND state = 'active'
-               AND starts_with(resource_class, $2 || '/')
-             RETURNING session_id)
-         SELECT DISTINCT session_id AS \"session_id!\" FROM revoked",
+) -> Result<Vec<(SessionId, PermissionGrantId)>, StoreError> {
+    let rows = sqlx::query!(
+        "UPDATE permission_grants SET state = 'revoked', revoked_at = $4
+         WHERE tenant_id = $1 AND action = $3 AND state = 'active'
+           AND starts_with(resource_class, $2 || '/')
+         RETURNING session_id, permission_grant_id",
         tx.tenant().0,
         server.as_str(),
         TOOL_CALL,
@@ -88,7 +86,8 @@ pub async fn revoke_grants(
     )
     .fetch_all(tx.conn())
     .await?;
-    Ok(sessions.into_iter().map(SessionId).collect())
+    let grant = |session, grant| (SessionId(session), PermissionGrantId(grant));
+    Ok(rows.into_iter().map(|row| grant(row.session_id, row.permission_grant_id)).collect())
 }
 
 /// Gives each session the new epoch beside it: grants of theirs were revoked.

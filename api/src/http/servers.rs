@@ -1,0 +1,192 @@
+//! MCP servers of the tenant.
+
+mod json;
+
+use app::{
+    Ctx,
+    servers::{Cursor, Shown},
+};
+use axum::{Json, extract::State, http::StatusCode};
+use domain::{Error, Code, Timestamp, ids::ServerId, server::ServerForm};
+use serde::{Deserialize, Serialize};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use self::json::{CheckAnswer, ServerAnswer, ServerBody};
+use crate::{
+    Api,
+    caller::Authenticated,
+    http::{
+        body::Body,
+        id::Id,
+        page::{List, Page},
+    },
+    paths,
+    problem::{Problem, ProblemBody},
+};
+
+pub(crate) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, replace, delete))
+        .routes(routes!(switch))
+        .routes(routes!(test))
+}
+
+/// Whether a server is on.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServerSwitch {
+    pub enabled: bool,
+}
+
+/// That a server is gone.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct ServerDeleted {
+    pub deleted: bool,
+}
+
+/// The servers that the caller may see, newest first: superadmins see all of them with their
+/// configuration, others those that are switched on, in a few fields.
+#[utoipa::path(get, path = paths::SERVERS, tag = "servers",
+    params(("limit" = Option<u32>, Query), ("after" = Option<String>, Query)), responses(
+    (status = 200, body = List<ServerAnswer>),
+    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+async fn list(
+    State(ctx): State<Ctx>,
+    Authenticated(caller): Authenticated,
+    page: Page,
+) -> Result<Json<List<ServerAnswer>>, Problem> {
+    let after = page.after.as_deref().map(read_cursor).transpose()?;
+    let servers = app::servers::list(&ctx, &caller, after.as_ref(), page.rows()).await?;
+    Ok(Json(List::of(&page, servers, |server| write_cursor(&server.cursor))))
+}
+
+/// Adds a server. For superadmins. Tools are asked for once it is switched on.
+#[utoipa::path(post, path = paths::SERVERS, tag = "servers", request_body = ServerBody, responses(
+    (status = 201, body = json::ConfiguredServer),
+    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 503, body = ProblemBody, content_type = "application/problem+json")))]
+async fn create(
+    State(ctx): State<Ctx>,
+    Authenticated(caller): Authenticated,
+    Body(form): Body<ServerForm>,
+) -> Result<(StatusCode, Json<ServerAnswer>), Problem> {
+    let server = app::servers::create(&ctx, &caller, form).await?;
+    Ok((StatusCode::CREATED, Json(Shown::Configured(Box::new(server)).into())))
+}
+
+/// One server, by id or slug; as in the list.
+#[utoipa::path(get, path = paths::SERVER, tag = "servers",
+    params(("server" = String, Path, description = "id or slug")), responses(
+    (status = 200, body = ServerAnswer),
+    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 404, body = ProblemBody, content_type = "application/problem+json")))]
+async fn get(
+    State(ctx): State<Ctx>,
+    Authenticated(caller): Authenticated,
+    Id(server): Id<String>,
+) -> Result<Json<ServerAnswer>, Problem> {
+    Ok(Json(app::servers::get(&ctx, &caller, &server).await?.into()))
+}
+
+/// Replaces the whole configuration of a server. For superadmins.
+///
+/// `revision` is the one that the form was made from; another one by now is a conflict. Of `env`,
+/// `headers` and the client secret `null` keeps the stored value, a string replaces it, and what is
+/// left out is deleted.
+#[utoipa::path(put, path = paths::SERVER, tag = "servers",
+    params(("server" = String, Path, description = "id or slug")), request_body = ServerBody, responses(
+    (status = 200, body = json::ConfiguredServer),
+    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 503, body = ProblemBody, content_type = "application/problem+json")))]
+async fn replace(
+    State(ctx): State<Ctx>,
+    Authenticated(caller): Authenticated,
+    Id(server): Id<String>,
+    Body(form): Body<ServerForm>,
+) -> Result<Json<ServerAnswer>, Problem> {
+    let server = app::servers::update(&ctx, &caller, &server, form).await?;
+    Ok(Json(Shown::Configured(Box::new(server)).into()))
+}
+
+/// Deletes a server, with its secrets, its tools and every permission that names them. For
+/// superadmins. Its calls stay in the audit.
+#[utoipa::path(delete, path = paths::SERVER, tag = "servers",
+    params(("server" = String, Path, description = "id or slug")), responses(
+    (status = 200, body = ServerDeleted),
+    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 404, body = ProblemBody, content_type = "application/problem+json")))]
+async fn delete(
+    State(ctx): State<Ctx>,
+    Authenticated(caller): Authenticated,
+    Id(server): Id<String>,
+) -> Result<Json<ServerDeleted>, Problem> {
+    app::servers::delete(&ctx, &caller, &server).await?;
+    Ok(Json(ServerDeleted { deleted: true }))
+}
+
+/// Switches a server on or off. For superadmins; idempotent. It grants nothing.
+#[utoipa::path(put, path = paths::SERVER_STATUS, tag = "servers",
+    params(("server" = String, Path, description = "id or slug")), request_body = ServerSwitch, responses(
+    (status = 200, body = json::ConfiguredServer),
+    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+async fn switch(
+    State(ctx): State<Ctx>,
+    Authenticated(caller): Authenticated,
+    Id(server): Id<String>,
+    Body(switch): Body<ServerSwitch>,
+) -> Result<Json<ServerAnswer>, Problem> {
+    let server = app::servers::switch(&ctx, &caller, &server, switch.enabled).await?;
+    Ok(Json(Shown::Configured(Box::new(server)).into()))
+}
+
+/// Connects to a server and lists its tools, with a client of its own, also while it is switched
+/// off. Nothing is called. Only a superadmin's test is written down, as the server's status.
+#[utoipa::path(post, path = paths::SERVER_TEST, tag = "servers",
+    params(("server" = String, Path, description = "id or slug")), responses(
+    (status = 200, body = CheckAnswer, description = "also where the server failed"),
+    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
+    (status = 404, body = ProblemBody, content_type = "application/problem+json")))]
+async fn test(
+    State(ctx): State<Ctx>,
+    Authenticated(caller): Authenticated,
+    Id(server): Id<String>,
+) -> Result<Json<CheckAnswer>, Problem> {
+    Ok(Json(app::servers::check(&ctx, &caller, &server).await?.into()))
+}
+
+/// Microseconds of the creation, and the id: what the list is ordered by.
+fn write_cursor(cursor: &Cursor) -> String {
+    format!("{}.{}", cursor.created_at.timestamp_micros(), cursor.id)
+}
+
+fn read_cursor(text: &str) -> Result<Cursor, Error> {
+    let read = || {
+        let (micros, id) = text.split_once('.')?;
+        let created_at = Timestamp::from_timestamp_micros(micros.parse().ok()?)?;
+        let legal = !id.chars().any(char::is_control);
+        legal.then(|| Cursor { created_at, id: ServerId::from(id) })
+    };
+    read().ok_or_else(|| Error::new(Code::InvalidInput, "after is not a cursor of this list"))
+}

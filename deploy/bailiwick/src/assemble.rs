@@ -1,0 +1,83 @@
+//! Puts a process together from its settings.
+
+use std::{net::SocketAddr, time::Duration};
+
+use app::{Admission, Clock, Ctx, Db, Parts, Signals, Vault};
+use domain::{limits, server::UrlRules};
+use outbound::{
+    blobs::Blobs,
+    egress::{AllowRule, EgressRules},
+    http::{GuardedHttp, HttpOptions},
+    mcp::McpClients,
+};
+use runtime::{
+    config::{EgressAllow, Settings},
+    lifecycle::Lifecycle,
+};
+use secrecy::{ExposeSecret, SecretString};
+use url::Url;
+
+use crate::failure::Failure;
+
+/// What differs from command to command.
+pub(crate) struct Needs<'a> {
+    pub database_url: &'a SecretString,
+    pub encryption_keys: Option<&'a SecretString>,
+    pub object_store: &'a Url,
+    /// Our own listeners, which upstream URLs may not name.
+    pub own: Vec<SocketAddr>,
+}
+
+pub(crate) fn ctx(
+    settings: &Settings,
+    lifecycle: &Lifecycle,
+    needs: Needs<'_>,
+) -> Result<Ctx, Failure> {
+    let clock = Clock::System;
+    let connections = u32::try_from(limits::DATABASE_CONNECTIONS.default).unwrap_or(u32::MAX);
+    let db = Db::connect_lazy(needs.database_url.expose_secret(), connections)
+        .map_err(|error| Failure::because("the database's URL is not usable", error))?;
+    let vault = match needs.encryption_keys {
+        Some(keys) => Vault::new(keys)
+            .map_err(|error| Failure::because("the encryption keys are not usable", error))?,
+        None => Vault::without_keys(),
+    };
+    let rules = EgressRules { allow: allow_rules(settings), own: needs.own };
+    let options =
+        HttpOptions { extra_ca: settings.extra_ca.clone(), contact: settings.contact.clone() };
+    Ok(Ctx::from(Parts {
+        db,
+        vault,
+        mcp: McpClients::new(GuardedHttp::new(rules, &options)?),
+        blobs: Blobs::at(needs.object_store)?,
+        admission: Admission::local(),
+        node: clock.mint(),
+        signals: Signals::default(),
+        validators: app::validators::ValidatorCache::default(),
+        url_rules: url_rules(settings),
+        permission_wait: Duration::from_secs(settings.permission_wait_seconds),
+        draining: lifecycle.draining(),
+        stopping: lifecycle.stopping(),
+        tasks: lifecycle.tracker(),
+        clock,
+    }))
+}
+
+fn allow_rules(settings: &Settings) -> Vec<AllowRule> {
+    let rule = |rule: &EgressAllow| match rule {
+        EgressAllow::Network(network) => AllowRule::Network(*network),
+        EgressAllow::Host(name) => AllowRule::Host(name.clone()),
+    };
+    settings.egress_allow.iter().map(rule).collect()
+}
+
+fn url_rules(settings: &Settings) -> UrlRules {
+    let mut rules = UrlRules { hosts: Vec::new(), networks: Vec::new() };
+    for rule in &settings.egress_allow {
+        match rule {
+            EgressAllow::Network(network) => rules.networks.push(*network),
+            EgressAllow::Host(name) => rules.hosts.push(name.clone()),
+        }
+    }
+    rules
+}

@@ -1,0 +1,142 @@
+//! Questions to a person and their answers, from asked to spent.
+
+mod decisions;
+mod races;
+mod reaping;
+mod scopes;
+mod waiting;
+
+use std::time::Duration;
+
+use app::permissions::{NewQuestion, Resolution};
+use domain::{
+    Role,
+    ids::{PermissionRequestId, SessionId},
+};
+use http::Method;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use sqlx::{PgPool, postgres::PgPoolOptions};
+use tests::{
+    questions,
+    world::{Person, World},
+};
+use tokio::{task::JoinHandle, time::Instant};
+
+/// A person with a session and a token of every scope.
+struct Desk {
+    world: World,
+    ann: Person,
+    token: String,
+    session: SessionId,
+}
+
+impl Desk {
+    async fn new() -> Self {
+        Self::in_world(World::new().await).await
+    }
+
+    async fn in_world(world: World) -> Self {
+        let acme = world.tenant("acme").await;
+        let ann = world.user(&acme, "ann@acme.test", Role::Member).await;
+        let token = world.token(&ann, "api:read,api:write,approve").await;
+        let (status, session) =
+            world.post(&token, "/api/sessions", json!({ "title": "desk" })).await;
+        assert_eq!(status, 201, "{session}");
+        let session = session["id"].as_str().unwrap().parse().unwrap();
+        Self { world, ann, token, session }
+    }
+
+    fn question(&self, tool: &str, input: &str) -> NewQuestion {
+        questions::question(&self.ann, self.session, tool, input)
+    }
+
+    /// Asks whether `tool` may be called with an input that nobody asked about yet.
+    async fn ask(&self, tool: &str) -> PermissionRequestId {
+        let input = format!(r#"{{"id":"{}"}}"#, uuid::Uuid::new_v4());
+        self.ask_about(&self.question(tool, &input)).await
+    }
+
+    async fn ask_about(&self, question: &NewQuestion) -> PermissionRequestId {
+        questions::ask(&self.world, &self.ann, question).await
+    }
+
+    async fn decide(&self, id: PermissionRequestId, decision: &str) -> (StatusCode, Value) {
+        let path = format!("/api/permission-requests/{id}/decision");
+        self.world.post(&self.token, &path, json!({ "decision": decision })).await
+    }
+
+    async fn switch(&self, mode: &str) -> (StatusCode, Value) {
+        let path = format!("/api/sessions/{}", self.session);
+        self.world.patch(&self.token, &path, json!({ "approvalMode": mode })).await
+    }
+
+    async fn shown(&self, id: PermissionRequestId) -> Value {
+        self.read(&format!("/api/permission-requests/{id}")).await
+    }
+
+    async fn state(&self, id: PermissionRequestId) -> String {
+        self.shown(id).await["state"].as_str().unwrap().to_owned()
+    }
+
+    /// The authorizations of the session, newest first.
+    async fn authorizations(&self) -> Vec<Value> {
+        let path = format!("/api/sessions/{}/permission-authorizations", self.session);
+        self.read(&path).await["items"].as_array().unwrap().clone()
+    }
+
+    async fn epoch(&self) -> Value {
+        self.read(&format!("/api/sessions/{}/permission-epoch", self.session)).await
+    }
+
+    async fn read(&self, path: &str) -> Value {
+        let (status, body) = self.world.request(Method::GET, &self.token, path, None).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    /// Waits as the broker does, in a task of its own, for as long as a test may take.
+    fn waiter(&self, id: PermissionRequestId) -> JoinHandle<Resolution> {
+        let (ctx, tenant) = (self.world.ctx.clone(), self.ann.tenant.id);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        tokio::spawn(async move {
+            app::permissions::wait(&ctx, tenant, id, deadline).await.unwrap()
+        })
+    }
+
+    /// Looks once.
+    async fn look(&self, id: PermissionRequestId) -> Resolution {
+        let tenant = self.ann.tenant.id;
+        app::permissions::wait(&self.world.ctx, tenant, id, Instant::now()).await.unwrap()
+    }
+
+    /// Sees and locks everything of the database.
+    async fn superuser(&self) -> PgPool {
+        let url = &self.world.database.admin_url;
+        PgPoolOptions::new().max_connections(2).connect(url).await.unwrap()
+    }
+
+    /// Tells the database that this world's node lives.
+    async fn register_node(&self) {
+        sqlx::query(
+            "INSERT INTO nodes (node_id, kind, place, serves_calls, lease_expires_at)
+             VALUES ($1, 'up', 'here', false, now() + interval '1 hour')",
+        )
+        .bind(self.world.ctx.node.0)
+        .execute(&self.superuser().await)
+        .await
+        .unwrap();
+    }
+}
+
+fn allowed(resolution: Resolution) -> bool {
+    matches!(resolution, Resolution::Allowed { .. })
+}
+
+fn id_of(value: &Value) -> PermissionRequestId {
+    value["id"].as_str().unwrap().parse().unwrap()
+}
+
+fn texts<'a>(items: &'a [Value], member: &str) -> Vec<&'a str> {
+    items.iter().map(|item| item[member].as_str().unwrap()).collect()
+}
