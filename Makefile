@@ -57,5 +57,6 @@ sqlx: ## Check our SQL against a Postgres and write .sqlx anew
 	@deploy/install.sh tests
 	@deploy/sqlx.sh write
 
-docs: ## Write the generated documents anew (docs/limits.md, docs/openapi.json)
-	UPDATE_DOCS=1 $(NEXTEST) -E 'package(tests) & test(docs)'
+docs: ## Write the generated documents anew
+	@deploy/install.sh tests
+	BLW_WRITE=1 $(NEXTEST) -E 'test(tidy)'

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use app::Ctx;
 use axum::{Router, middleware};
+use tokio::net::TcpListener;
 use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
 use url::Url;
 use utoipa::OpenApi;
@@ -74,4 +75,13 @@ pub fn router(api: Api) -> Router {
         .layer(middleware::from_fn(guard::stamp))
         .layer(TraceLayer::new_for_http())
         .with_state(api)
+}
+
+/// Answers on `listener` until `draining` ends, then until the requests that run are answered.
+pub async fn serve(
+    listener: TcpListener,
+    api: Api,
+    draining: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    axum::serve(listener, router(api)).with_graceful_shutdown(draining).await
 }

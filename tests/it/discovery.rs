@@ -1,7 +1,10 @@
 //! Discovery: what a server lists becomes pinned tools, and what changes later is withheld.
 
 use app::discovery::{self, Discovered};
-use domain::{Code, Role, ids::{ServerId, SessionId}};
+use domain::{
+    Code, Role,
+    ids::{ServerId, SessionId},
+};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{
@@ -55,7 +58,11 @@ impl Scene {
 
     async fn tool(&self, id: &str) -> Value {
         let tools = self.tools().await;
-        tools.iter().find(|tool| tool["id"] == id).unwrap_or_else(|| panic!("no {id}: {tools:#?}")).clone()
+        tools
+            .iter()
+            .find(|tool| tool["id"] == id)
+            .unwrap_or_else(|| panic!("no {id}: {tools:#?}"))
+            .clone()
     }
 
     async fn pins(&self) -> Vec<(String, String)> {
@@ -68,11 +75,13 @@ impl Scene {
     }
 
     async fn audited(&self, action: &str) -> Vec<Value> {
-        sqlx::query_scalar("SELECT details FROM audit_events WHERE action = $1 ORDER BY audit_event_id")
-            .bind(action)
-            .fetch_all(&self.world.owner().await)
-            .await
-            .unwrap()
+        sqlx::query_scalar(
+            "SELECT details FROM audit_events WHERE action = $1 ORDER BY audit_event_id",
+        )
+        .bind(action)
+        .fetch_all(&self.world.owner().await)
+        .await
+        .unwrap()
     }
 
     async fn set_tool(&self, id: &str, change: Value) {
@@ -88,7 +97,8 @@ impl Scene {
         assert_eq!(status, StatusCode::CREATED, "{session}");
         let session: SessionId = session["id"].as_str().unwrap().parse().unwrap();
         let ctx = &self.world.ctx;
-        let caller = app::identity::authenticate(ctx, &self.token, domain::Via::Token).await.unwrap();
+        let caller =
+            app::identity::authenticate(ctx, &self.token, domain::Via::Token).await.unwrap();
         let tools = app::toolset::list(ctx, &caller, session, sources).await.unwrap();
         tools.into_iter().map(|tool| tool.agent_name).collect()
     }
@@ -112,7 +122,10 @@ async fn the_first_discovery_approves() {
     assert_eq!(echo["definitionHash"].as_str().unwrap().len(), 64);
     let shown = scene.shown().await;
     assert_eq!((&shown["status"], &shown["toolCount"]), (&json!("ready"), &json!(2)));
-    assert_eq!(scene.audited("server.tools_pinned").await, [json!({ "added": 2, "changed": 0, "removed": 0 })]);
+    assert_eq!(
+        scene.audited("server.tools_pinned").await,
+        [json!({ "added": 2, "changed": 0, "removed": 0 })]
+    );
     // Nothing new: nothing to record.
     assert_eq!(scene.discover().await.unwrap(), Discovered::Pinned);
     assert_eq!(scene.audited("server.tools_pinned").await.len(), 1);
@@ -155,7 +168,10 @@ async fn a_changed_tool_is_in_quarantine_until_it_is_the_old_one_again() {
     assert_eq!(echo["pin"], "quarantined");
     assert_eq!(echo["definitionHash"], approved["definitionHash"]);
     assert_eq!(echo["description"], "old words");
-    assert_eq!(echo["diff"]["approved"]["definition"], serde_json::from_str::<Value>(&old).unwrap());
+    assert_eq!(
+        echo["diff"]["approved"]["definition"],
+        serde_json::from_str::<Value>(&old).unwrap()
+    );
     assert_eq!(echo["diff"]["pending"]["definition"], serde_json::from_str::<Value>(&new).unwrap());
     assert_ne!(echo["diff"]["pending"]["definitionHash"], approved["definitionHash"]);
     assert_eq!(scene.tool("other").await["pin"], "approved");
@@ -201,7 +217,8 @@ async fn a_failing_discovery_keeps_the_tools_and_says_so_in_our_words() {
     let scene = Scene::new(&[tool("echo")]).await;
     scene.discover().await.unwrap();
     let before = scene.tools().await;
-    let error = || Answer::Error { code: -32603, message: "SELECT * FROM their_secrets".to_owned() };
+    let error =
+        || Answer::Error { code: -32603, message: "SELECT * FROM their_secrets".to_owned() };
     scene.peer.script_method("tools/list", [error()]);
     assert!(scene.discover().await.is_err());
     let shown = scene.shown().await;
@@ -224,7 +241,10 @@ async fn an_answer_about_an_earlier_configuration_is_dropped() {
     let list = format!(r#"{{"tools":[{}]}}"#, tool("old"));
     scene.peer.script_method("tools/list", [Answer::Result(list).held()]);
     let configure = async {
-        scene.peer.until("the list is asked for", |peer| !peer.received("tools/list").is_empty()).await;
+        scene
+            .peer
+            .until("the list is asked for", |peer| !peer.received("tools/list").is_empty())
+            .await;
         let form = json!({
             "name": "Demo", "transport": "http", "url": modern.url(), "authMode": "none", "enabled": true,
         });
@@ -264,7 +284,8 @@ async fn a_refresh_answers_with_the_tools() {
     assert_eq!(list["items"].as_array().unwrap(), &scene.tools().await);
     let (_, page) = scene.world.get(&scene.token, "/api/mcp/servers/demo/tools?limit=1").await;
     assert_eq!((&page["items"][0]["id"], &page["next"]), (&json!("a"), &json!("a")));
-    let (_, page) = scene.world.get(&scene.token, "/api/mcp/servers/demo/tools?limit=1&after=a").await;
+    let (_, page) =
+        scene.world.get(&scene.token, "/api/mcp/servers/demo/tools?limit=1&after=a").await;
     assert_eq!((&page["items"][0]["id"], &page["next"]), (&json!("b"), &Value::Null));
 }
 
@@ -284,7 +305,10 @@ async fn members_see_what_agents_see() {
     assert_eq!(names(&list, "items"), ["on"]);
     let (_, checked) = scene.world.post(&member, "/api/mcp/servers/demo/test", json!({})).await;
     assert_eq!(names(&checked, "tools"), ["on"]);
-    scene.world.put(&scene.token, "/api/mcp/servers/demo/status", json!({ "enabled": false })).await;
+    scene
+        .world
+        .put(&scene.token, "/api/mcp/servers/demo/status", json!({ "enabled": false }))
+        .await;
     let (status, _) = scene.world.get(&member, "/api/mcp/servers/demo/tools").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
 }
@@ -295,23 +319,29 @@ async fn who_calls_tools_sets_no_policy() {
     scene.discover().await.unwrap();
     let caller = scene.world.token(&scene.root, "mcp:call,api:read,api:write,admin").await;
     let path = "/api/mcp/servers/demo/tools/echo";
-    for change in [json!({ "policy": "allow" }), json!({ "policy": "deny" }), json!({ "enabled": true })] {
+    for change in
+        [json!({ "policy": "allow" }), json!({ "policy": "deny" }), json!({ "enabled": true })]
+    {
         let (status, problem) = scene.world.put(&caller, path, change).await;
         assert_eq!((status, &problem["code"]), (StatusCode::FORBIDDEN, &json!("DENIED")));
     }
     // Switching off takes away, and needs no approval.
     let (status, tool) = scene.world.put(&caller, path, json!({ "enabled": false })).await;
     assert_eq!((status, &tool["enabled"]), (StatusCode::OK, &json!(false)));
-    let (status, tool) = scene.world.put(&scene.token, path, json!({ "enabled": true, "policy": "deny" })).await;
+    let (status, tool) =
+        scene.world.put(&scene.token, path, json!({ "enabled": true, "policy": "deny" })).await;
     assert_eq!((status, &tool["policy"]), (StatusCode::OK, &json!("deny")));
     let (status, _) = scene.world.put(&scene.token, path, json!({ "policy": "maybe" })).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     let unknown = "/api/mcp/servers/demo/tools/nothing";
     assert_eq!(scene.world.put(&scene.token, unknown, json!({})).await.0, StatusCode::NOT_FOUND);
-    assert_eq!(scene.audited("tool.updated").await, [
-        json!({ "enabled": false, "policy": "ask" }),
-        json!({ "enabled": true, "policy": "deny" }),
-    ]);
+    assert_eq!(
+        scene.audited("tool.updated").await,
+        [
+            json!({ "enabled": false, "policy": "ask" }),
+            json!({ "enabled": true, "policy": "deny" }),
+        ]
+    );
 }
 
 #[tokio::test]

@@ -171,8 +171,32 @@ impl Reply {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
+    /// The JSON of the messages: the body, or the data of each event of a stream. Which of them comes
+    /// depends on how busy the machine is.
+    pub fn messages(&self) -> Vec<String> {
+        if self.header("content-type") != "text/event-stream" {
+            return vec![self.body.clone()];
+        }
+        let events = self.body.split_terminator("\n\n").filter(|event| !event.starts_with(':'));
+        events
+            .map(|event| {
+                let data =
+                    event.strip_prefix("event: message\n").unwrap_or_else(|| panic!("{self:?}"));
+                let lines = data.lines().map(|line| line.strip_prefix("data: ").unwrap());
+                lines.collect::<Vec<_>>().join("\n")
+            })
+            .collect()
+    }
+
+    /// The one message.
+    pub fn message(&self) -> String {
+        let mut messages = self.messages();
+        assert_eq!(messages.len(), 1, "{self:?}");
+        messages.remove(0)
+    }
+
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+        serde_json::from_str(&self.message()).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
     /// `error.code` of a JSON-RPC error.
@@ -182,7 +206,7 @@ impl Reply {
 
     /// The raw members of `result`.
     pub fn result(&self) -> BTreeMap<String, Box<RawValue>> {
-        let mut response = members(&self.body);
+        let mut response = members(&self.message());
         members(response.remove("result").unwrap_or_else(|| panic!("no result: {self:?}")).get())
     }
 }

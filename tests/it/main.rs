@@ -16,3 +16,6 @@ mod setup;
 mod tidy;
 mod discovery;
 mod servers;
+mod jobs;
+mod nodes;
+mod up;

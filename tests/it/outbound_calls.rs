@@ -166,7 +166,7 @@ async fn an_answer_over_the_cap_fails_its_own_call_alone() {
     let peer = Peer::start(Setup::modern()).await;
     let (clients, target) = (clients(), target(&peer.url()));
     peer.answer("large", Answer::Large(2_000_000));
-    peer.answer("bomb", Answer::Compressed(20_000_000));
+    peer.answer("bomb", Answer::Compressed(5_000_000));
     peer.answer("wait", Answer::Echo.held());
     let small = |name: &str| {
         let mut call = tool_call(name, "{}");

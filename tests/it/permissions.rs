@@ -99,9 +99,9 @@ impl Desk {
     fn waiter(&self, id: PermissionRequestId) -> JoinHandle<Resolution> {
         let (ctx, tenant) = (self.world.ctx.clone(), self.ann.tenant.id);
         let deadline = Instant::now() + Duration::from_secs(30);
-        tokio::spawn(async move {
-            app::permissions::wait(&ctx, tenant, id, deadline).await.unwrap()
-        })
+        tokio::spawn(
+            async move { app::permissions::wait(&ctx, tenant, id, deadline).await.unwrap() },
+        )
     }
 
     /// Looks once.

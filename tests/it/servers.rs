@@ -47,10 +47,13 @@ fn with(form: &Value, changes: Value) -> Value {
 #[tokio::test]
 async fn a_server_is_found_by_id_and_by_slug_until_it_is_deleted() {
     let (world, _, root) = acme().await;
-    let body = with(&form("Demo", "https://mcp.example.com/mcp"), json!({
-        "slug": "demo", "description": "says hello", "tags": ["a"], "timeoutSeconds": 5,
-        "governance": { "maxConcurrent": 4, "ratePerSecond": 2.5 },
-    }));
+    let body = with(
+        &form("Demo", "https://mcp.example.com/mcp"),
+        json!({
+            "slug": "demo", "description": "says hello", "tags": ["a"], "timeoutSeconds": 5,
+            "governance": { "maxConcurrent": 4, "ratePerSecond": 2.5 },
+        }),
+    );
     let server = create(&world, &root, body).await;
 
     let id = server["id"].as_str().unwrap().to_owned();
@@ -82,13 +85,22 @@ async fn the_list_is_paged_newest_first() {
         create(&world, &root, form(name, "https://mcp.example.com/")).await;
     }
     let (_, first) = world.get(&root, &format!("{SERVERS}?limit=2")).await;
-    assert_eq!((&first["items"][0]["name"], &first["items"][1]["name"]), (&json!("three"), &json!("two")));
+    assert_eq!(
+        (&first["items"][0]["name"], &first["items"][1]["name"]),
+        (&json!("three"), &json!("two"))
+    );
     let next = first["next"].as_str().unwrap();
     let (_, second) = world.get(&root, &format!("{SERVERS}?limit=2&after={next}")).await;
     assert_eq!(second["items"].as_array().unwrap().len(), 1);
     assert_eq!((&second["items"][0]["name"], &second["next"]), (&json!("one"), &Value::Null));
-    let (status, _) = world.get(&root, &format!("{SERVERS}?after=nonsense")).await;
-    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    for nonsense in ["?after=nonsense", "?after=1.a%00", "/tools?after=%00"] {
+        let place = match nonsense.strip_prefix("/tools") {
+            Some(query) => format!("{}/tools{query}", path(&first["items"][0])),
+            None => format!("{SERVERS}{nonsense}"),
+        };
+        let (status, problem) = world.get(&root, &place).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{place} {problem}");
+    }
 }
 
 #[tokio::test]
@@ -97,12 +109,24 @@ async fn every_mistake_of_a_form_is_answered_at_once_and_nothing_is_stored() {
     let bad = json!({
         "name": "", "transport": "http", "url": "http://mcp.example.com/#x", "authMode": "none",
         "timeoutSeconds": 1.5, "headers": { "X-Key": "$TOKEN", "Host": "evil" },
+        "description": "no\u{0}l", "icon": "no\u{0}l",
     });
     let (status, problem) = world.post(&root, SERVERS, bad).await;
-    assert_eq!((status, &problem["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("INVALID_INPUT")));
+    assert_eq!(
+        (status, &problem["code"]),
+        (StatusCode::UNPROCESSABLE_ENTITY, &json!("INVALID_INPUT"))
+    );
     let errors = problem["details"]["errors"].as_array().unwrap();
     let places: Vec<&str> = errors.iter().map(|error| error["path"].as_str().unwrap()).collect();
-    for place in ["/name", "/url", "/timeoutSeconds", "/headers/X-Key", "/headers/Host"] {
+    for place in [
+        "/name",
+        "/url",
+        "/timeoutSeconds",
+        "/headers/X-Key",
+        "/headers/Host",
+        "/description",
+        "/icon",
+    ] {
         assert!(places.contains(&place), "{place} is not among {places:?}");
     }
     let (_, list) = world.get(&root, SERVERS).await;
@@ -153,9 +177,12 @@ async fn names_are_unique_without_case_and_slugs_never_change() {
 #[tokio::test]
 async fn the_configuration_has_a_new_revision_when_its_reach_changes_and_only_then() {
     let (world, _, root) = acme().await;
-    let first = with(&form("Demo", "https://mcp.example.com/a"), json!({
-        "authMode": "shared_headers", "headers": { "X-Key": "one" },
-    }));
+    let first = with(
+        &form("Demo", "https://mcp.example.com/a"),
+        json!({
+            "authMode": "shared_headers", "headers": { "X-Key": "one" },
+        }),
+    );
     let server = create(&world, &root, first.clone()).await;
     let kept = with(&first, json!({ "headers": { "X-Key": null } }));
 
@@ -185,10 +212,8 @@ async fn of_two_saves_from_one_revision_one_wins() {
     let server = create(&world, &root, form("Demo", "https://mcp.example.com/")).await;
     let save = |name: &str| with(&form(name, "https://mcp.example.com/"), json!({ "revision": 1 }));
     let path = path(&server);
-    let (one, two) = tokio::join!(
-        world.put(&root, &path, save("One")),
-        world.put(&root, &path, save("Two"))
-    );
+    let (one, two) =
+        tokio::join!(world.put(&root, &path, save("One")), world.put(&root, &path, save("Two")));
     let (won, lost) = if one.0 == StatusCode::OK { (one, two) } else { (two, one) };
     assert_eq!((won.0, &won.1["revision"]), (StatusCode::OK, &json!(2)));
     assert_eq!((lost.0, &lost.1["code"]), (StatusCode::CONFLICT, &json!("REVISION_CONFLICT")));
@@ -224,9 +249,12 @@ async fn of_two_last_servers_one_is_refused() {
 #[tokio::test]
 async fn others_see_a_few_fields_of_servers_that_are_switched_on() {
     let (world, acme, root) = acme().await;
-    let body = with(&form("Demo", "https://mcp.example.com/"), json!({
-        "authMode": "shared_headers", "headers": { "X-Key": "hush" },
-    }));
+    let body = with(
+        &form("Demo", "https://mcp.example.com/"),
+        json!({
+            "authMode": "shared_headers", "headers": { "X-Key": "hush" },
+        }),
+    );
     let server = create(&world, &root, body).await;
     let admin = world.user(&acme, "admin@acme.test", Role::Admin).await;
     let member = world.user(&acme, "member@acme.test", Role::Member).await;
@@ -240,7 +268,10 @@ async fn others_see_a_few_fields_of_servers_that_are_switched_on() {
     for token in &plain {
         assert_eq!(world.get(token, SERVERS).await.1["items"], json!([]));
         assert_eq!(world.get(token, &path(&server)).await.0, StatusCode::NOT_FOUND);
-        assert_eq!(world.post(token, &format!("{}/test", path(&server)), json!({})).await.0, StatusCode::NOT_FOUND);
+        assert_eq!(
+            world.post(token, &format!("{}/test", path(&server)), json!({})).await.0,
+            StatusCode::NOT_FOUND
+        );
     }
     world.put(&root, &format!("{}/status", path(&server)), json!({ "enabled": true })).await;
     let visible = json!({
@@ -254,7 +285,9 @@ async fn others_see_a_few_fields_of_servers_that_are_switched_on() {
             world.post(token, SERVERS, form("Mine", "https://mcp.example.com/")).await,
             world.put(token, &path(&server), form("Mine", "https://mcp.example.com/")).await,
             world.delete(token, &path(&server)).await,
-            world.put(token, &format!("{}/status", path(&server)), json!({ "enabled": false })).await,
+            world
+                .put(token, &format!("{}/status", path(&server)), json!({ "enabled": false }))
+                .await,
             world.post(token, &format!("{}/tools/refresh", path(&server)), json!({})).await,
             world.put(token, &format!("{}/tools/echo", path(&server)), json!({})).await,
         ] {
@@ -308,14 +341,23 @@ async fn a_test_works_on_a_disabled_server_and_only_a_superadmins_is_written_dow
     let member = world.token(&member, "api:read,api:write").await;
     drop(peer);
     let (status, failed) = world.post(&member, &test, json!({})).await;
-    assert_eq!((status, &failed["status"], &failed["tools"]), (StatusCode::OK, &json!("error"), &json!([])));
-    assert_eq!(failed["error"], json!({
-        "code": "UPSTREAM_UNAVAILABLE", "message": "the server could not be reached",
-    }));
+    assert_eq!(
+        (status, &failed["status"], &failed["tools"]),
+        (StatusCode::OK, &json!("error"), &json!([]))
+    );
+    assert_eq!(
+        failed["error"],
+        json!({
+            "code": "UPSTREAM_UNAVAILABLE", "message": "the server could not be reached",
+        })
+    );
     let (_, after) = world.get(&root, &path(&server)).await;
     assert_eq!((&after["status"], &after["checkedAt"]), (&json!("ready"), &checked_at));
 
     world.post(&root, &test, json!({})).await;
     let (_, after) = world.get(&root, &path(&server)).await;
-    assert_eq!((&after["status"], &after["statusError"]), (&json!("error"), &json!("the server could not be reached")));
+    assert_eq!(
+        (&after["status"], &after["statusError"]),
+        (&json!("error"), &json!("the server could not be reached"))
+    );
 }

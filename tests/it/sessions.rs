@@ -67,8 +67,7 @@ impl Office {
 }
 
 async fn server(world: &World, token: &str, name: &str) -> String {
-    let form =
-        json!({ "name": name, "transport": "http", "url": "http://127.0.0.1:9/mcp", "authMode": "none" });
+    let form = json!({ "name": name, "transport": "http", "url": "http://127.0.0.1:9/mcp", "authMode": "none" });
     let (status, server) = world.post(token, "/api/mcp/servers", form).await;
     assert_eq!(status, 201, "{server}");
     id(&server)
@@ -141,8 +140,7 @@ async fn the_mode_stands_alone() {
     let (status, problem) = office.patch(&office.full, &session, both).await;
     assert_eq!(status, 422, "{problem}");
     assert_eq!(problem["details"]["errors"][0]["path"], "/approvalMode");
-    let (_, unchanged) =
-        office.world.get(&office.full, &format!("/api/sessions/{session}")).await;
+    let (_, unchanged) = office.world.get(&office.full, &format!("/api/sessions/{session}")).await;
     assert_eq!(unchanged["approvalMode"], "ask_for_dangerous");
 }
 
@@ -290,10 +288,8 @@ async fn a_tokens_default_session_is_made_once_and_again_when_archived() {
     let office = Office::new().await;
     let caller = gateway_caller(&office).await;
     let ctx = &office.world.ctx;
-    let all = futures::future::join_all(
-        (0..8).map(|_| app::sessions::default_for(ctx, &caller)),
-    )
-    .await;
+    let all =
+        futures::future::join_all((0..8).map(|_| app::sessions::default_for(ctx, &caller))).await;
     let first = *all[0].as_ref().unwrap();
     for id in &all {
         assert_eq!(*id.as_ref().unwrap(), first);

@@ -91,12 +91,12 @@ async fn list(
     let listener = ctx.signals.listen();
     let found = events::page(&ctx, &caller, session, after, page.rows()).await?;
     if !wants_stream(&headers) {
-        return Ok(Json(List::<Event>::of(&page, found, |event| event.id.to_string()))
-            .into_response());
+        return Ok(
+            Json(List::<Event>::of(&page, found, |event| event.id.to_string())).into_response()
+        );
     }
     let checked_at = Instant::now();
-    let feed =
-        Feed { ctx, caller, session, after, listener, checked_at, ready: found.into() };
+    let feed = Feed { ctx, caller, session, after, listener, checked_at, ready: found.into() };
     let alive = KeepAlive::new().interval(limits::SSE_COMMENT_MS.millis());
     Ok(Sse::new(feed.stream()).keep_alive(alive).into_response())
 }

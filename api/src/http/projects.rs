@@ -110,8 +110,7 @@ async fn create(
     Authenticated(caller): Authenticated,
     Body(form): Body<ProjectForm>,
 ) -> Result<(StatusCode, Json<Project>), Problem> {
-    let project =
-        projects::create(&ctx, &caller, &form.title, form.enabled_source_ids).await?;
+    let project = projects::create(&ctx, &caller, &form.title, form.enabled_source_ids).await?;
     Ok((StatusCode::CREATED, Json(project.into())))
 }
 
@@ -148,8 +147,7 @@ async fn update(
     Id(id): Id<ProjectId>,
     Body(patch): Body<ProjectPatch>,
 ) -> Result<Json<Project>, Problem> {
-    let change =
-        ProjectChange { title: patch.title, enabled_source_ids: patch.enabled_source_ids };
+    let change = ProjectChange { title: patch.title, enabled_source_ids: patch.enabled_source_ids };
     Ok(Json(projects::update(&ctx, &caller, id, change).await?.into()))
 }
 

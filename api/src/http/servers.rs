@@ -7,7 +7,7 @@ use app::{
     servers::{Cursor, Shown},
 };
 use axum::{Json, extract::State, http::StatusCode};
-use domain::{Error, Code, Timestamp, ids::ServerId, server::ServerForm};
+use domain::{Code, Error, Timestamp, ids::ServerId, server::ServerForm};
 use serde::{Deserialize, Serialize};
 use utoipa_axum::{router::OpenApiRouter, routes};
 

@@ -197,9 +197,8 @@ async fn switch(
     patch: &SessionPatch,
 ) -> Result<sessions::Session, Error> {
     caller.require_scope(Scope::Approve)?;
-    let alone = patch.title.is_none()
-        && patch.project_id.is_none()
-        && patch.enabled_source_ids.is_none();
+    let alone =
+        patch.title.is_none() && patch.project_id.is_none() && patch.enabled_source_ids.is_none();
     if alone {
         return sessions::set_mode(ctx, caller, id, mode).await;
     }

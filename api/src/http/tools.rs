@@ -11,6 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use domain::{
+    Code, Error,
     ids::ToolId,
     json::Sha256Digest,
     permission::ToolPolicy,
@@ -33,10 +34,7 @@ use crate::{
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(refresh))
-        .routes(routes!(update))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(refresh)).routes(routes!(update))
 }
 
 /// A tool of a server.
@@ -124,7 +122,7 @@ async fn list(
     Id(server): Id<String>,
     page: Page,
 ) -> Result<Json<List<Tool>>, Problem> {
-    let after = page.after.as_deref().map(ToolId::from);
+    let after = page.after.as_deref().map(read_cursor).transpose()?;
     let rows = page.rows();
     let tools = app::servers::tools::list(&ctx, &caller, &server, after.as_ref(), rows).await?;
     Ok(Json(List::of(&page, tools, |tool| tool.known.tool_id.to_string())))
@@ -181,6 +179,13 @@ async fn update(
     let tool = ToolId(tool);
     let tool = app::servers::tools::change(&ctx, &caller, &server, &tool, change).await?;
     Ok(Json(tool.into()))
+}
+
+fn read_cursor(text: &str) -> Result<ToolId, Error> {
+    if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        return Ok(ToolId::from(text));
+    }
+    Err(Error::new(Code::InvalidInput, "after is not a cursor of this list"))
 }
 
 /// The members of a definition that an answer shows by themselves; any of them may be of a wrong type.

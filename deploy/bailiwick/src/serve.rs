@@ -97,12 +97,10 @@ impl Node {
 
     pub(crate) fn serve_http(&mut self, listener: TcpListener, node: NodeSettings) {
         let (draining, stopping) = (self.lifecycle.draining(), self.lifecycle.stopping());
-        let router = api::router(Api { ctx: self.ctx.clone(), node: Arc::new(node) });
+        let api = Api { ctx: self.ctx.clone(), node: Arc::new(node) };
         self.tasks.spawn(async move {
-            let server = axum::serve(listener, router)
-                .with_graceful_shutdown(async move { draining.cancelled().await });
             tokio::select! {
-                served = server => {
+                served = api::serve(listener, api, draining.cancelled_owned()) => {
                     served.map_err(|error| Failure::because("the listener failed", error))
                 }
                 // Whoever is still connected is cut.

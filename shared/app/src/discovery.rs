@@ -7,7 +7,9 @@ use domain::{
     ids::{ServerId, TenantId, ToolId},
     limits,
     server::ServerStatus,
-    tool::{Definition, KnownTool, Pin, ToolChange, ToolProblem, UnusableTool, agent_name, reconcile},
+    tool::{
+        Definition, KnownTool, Pin, ToolChange, ToolProblem, UnusableTool, agent_name, reconcile,
+    },
 };
 use outbound::mcp::Discovery;
 use serde_json::json;
@@ -133,8 +135,7 @@ async fn pin(
 
 /// One tool of the list. The database keeps no NUL, so a name with one is no name.
 fn read(raw: &str) -> Result<Definition, UnusableTool> {
-    let nameless =
-        || UnusableTool { name: None, definition: None, problem: ToolProblem::NoName };
+    let nameless = || UnusableTool { name: None, definition: None, problem: ToolProblem::NoName };
     match Definition::parse(raw) {
         Ok(definition) if definition.name.contains('\0') => Err(nameless()),
         Err(unusable) if unusable.name.as_deref().is_some_and(|name| name.contains('\0')) => {

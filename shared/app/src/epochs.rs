@@ -1,11 +1,7 @@
 //! The state of a session's permissions at one moment. Each change begins a new one, and whatever
 //! was decided names the one that its decision began.
 
-use domain::{
-    Caller, Error, Scope,
-    ids::SessionId,
-    permission::EpochReason,
-};
+use domain::{Caller, Error, Scope, ids::SessionId, permission::EpochReason};
 use serde_json::json;
 use store::Tx;
 pub use store::epochs::Epoch;

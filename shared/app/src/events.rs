@@ -21,8 +21,7 @@ pub async fn page(
 ) -> Result<Vec<Event>, Error> {
     let mut tx = ctx.begin(caller.tenant).await?;
     sessions::readable(&mut tx, caller, session).await?;
-    let page =
-        store::events::list(&mut tx, session, after.unwrap_or_default(), rows).await?;
+    let page = store::events::list(&mut tx, session, after.unwrap_or_default(), rows).await?;
     tx.commit().await?;
     Ok(page)
 }

@@ -20,8 +20,7 @@ pub async fn list(
 ) -> Result<Vec<Grant>, Error> {
     let mut tx = ctx.begin(caller.tenant).await?;
     let only = sessions::narrowed(&mut tx, caller, session).await?;
-    let page =
-        store::grants::list(&mut tx, caller.user, only.as_deref(), after, rows).await?;
+    let page = store::grants::list(&mut tx, caller.user, only.as_deref(), after, rows).await?;
     tx.commit().await?;
     Ok(page)
 }
@@ -39,8 +38,7 @@ pub async fn revoke(ctx: &Ctx, caller: &Caller, id: PermissionGrantId) -> Result
     let now = ctx.now();
     if store::grants::revoke(&mut tx, id, now).await? {
         grant.revoked_at = Some(now);
-        let epoch =
-            epochs::advance(ctx, &mut tx, &mut session, EpochReason::GrantRevoked).await?;
+        let epoch = epochs::advance(ctx, &mut tx, &mut session, EpochReason::GrantRevoked).await?;
         let details = json!({ "permissionGrantId": id, "permissionEpochId": epoch.id });
         let subject = id.to_string();
         audit::record(ctx, &mut tx, caller, "grant.revoked", &subject, details.clone()).await?;

@@ -14,7 +14,9 @@ mod wait;
 pub use decide::{Decided, decide};
 use domain::{
     Code, Error, Timestamp,
-    ids::{ExecutionId, PermissionRequestId, ServerId, SessionId, TenantId, TokenId, ToolId, UserId},
+    ids::{
+        ExecutionId, PermissionRequestId, ServerId, SessionId, TenantId, TokenId, ToolId, UserId,
+    },
     json::Sha256Digest,
     limits,
     permission::{
@@ -26,11 +28,11 @@ pub use read::{get, list};
 pub use reap::expire_due;
 use serde_json::json;
 pub(crate) use settle::{Ground, announce, cancel_locked, settle};
+pub use store::requests::Question;
 use store::{
     Tx,
     requests::{Holder, Sameness},
 };
-pub use store::requests::Question;
 pub use wait::{Resolution, wait};
 
 use crate::{Ctx, events, sessions};
@@ -122,8 +124,7 @@ pub async fn attach(
     let mut tx = ctx.begin(tenant).await?;
     let found = store::requests::lock_unheld(&mut tx, same, ctx.node, now).await?;
     let Some(question) = found else { return Ok(None) };
-    let holder =
-        Holder { execution: call.execution, tool_call_id: &call.call_id, node: ctx.node };
+    let holder = Holder { execution: call.execution, tool_call_id: &call.call_id, node: ctx.node };
     let used_at = question.settled.map(|_| now);
     let expires_at = expiry(now);
     store::requests::hand_over(&mut tx, question.id, holder, expires_at, used_at).await?;

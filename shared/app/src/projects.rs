@@ -127,9 +127,7 @@ pub async fn archive(ctx: &Ctx, caller: &Caller, id: ProjectId) -> Result<Projec
 }
 
 fn own(caller: &Caller, found: Option<Project>) -> Result<Project, Error> {
-    found
-        .filter(|project| project.owner == caller.user)
-        .ok_or_else(|| Error::not_found("project"))
+    found.filter(|project| project.owner == caller.user).ok_or_else(|| Error::not_found("project"))
 }
 
 async fn record(

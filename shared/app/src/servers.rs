@@ -16,11 +16,11 @@ use domain::{
     jobs::DiscoverTools,
     server::AuthMode,
 };
+pub use store::servers::{Cursor, Server};
 use store::{
     StoreError, Tx,
     servers::{SecretKind, Wanted},
 };
-pub use store::servers::{Cursor, Server};
 
 pub use check::{Checked, CheckedTool, check};
 pub(crate) use check::{fixed_words, is_ours, load_target};
@@ -181,8 +181,7 @@ async fn enqueue_discovery(tx: &mut Tx, server: &Server) -> Result<(), StoreErro
     if !server.enabled {
         return Ok(());
     }
-    let job =
-        DiscoverTools { tenant_id: tx.tenant(), server_id: server.id.clone(), attempt: 0 };
+    let job = DiscoverTools { tenant_id: tx.tenant(), server_id: server.id.clone(), attempt: 0 };
     store::jobs::push(tx, &job).await
 }
 

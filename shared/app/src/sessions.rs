@@ -11,8 +11,8 @@ use domain::{
 };
 pub use mode::set_mode;
 use serde_json::json;
-use store::{Tx, epochs::Epoch};
 pub use store::sessions::Session;
+use store::{Tx, epochs::Epoch};
 
 use crate::{
     Ctx, audit, events, permissions,
@@ -196,9 +196,7 @@ async fn make_default(
 /// `NOT_FOUND` for everybody else's, and for one that the token does not reach.
 pub async fn readable(tx: &mut Tx, caller: &Caller, id: SessionId) -> Result<Session, Error> {
     let session = store::sessions::find(tx, id).await?;
-    session
-        .filter(|session| is_own(caller, session))
-        .ok_or_else(|| Error::not_found("session"))
+    session.filter(|session| is_own(caller, session)).ok_or_else(|| Error::not_found("session"))
 }
 
 /// The same, until commit nobody else's to change.
@@ -317,12 +315,7 @@ fn blank(ctx: &Ctx, caller: &Caller, title: &str) -> Session {
 }
 
 /// With its first epoch. False: see [`store::sessions::insert`].
-async fn insert(
-    ctx: &Ctx,
-    tx: &mut Tx,
-    caller: &Caller,
-    session: &Session,
-) -> Result<bool, Error> {
+async fn insert(ctx: &Ctx, tx: &mut Tx, caller: &Caller, session: &Session) -> Result<bool, Error> {
     if !store::sessions::insert(tx, session).await? {
         return Ok(false);
     }

@@ -55,7 +55,9 @@ mod tests {
         let id: EventId = "734-12".parse().unwrap();
         assert_eq!(id, EventId { transaction: 734, sequence: 12 });
         assert_eq!(id.to_string(), "734-12");
-        for wrong in ["", "-", "734", "734-", "0734-12", "+734-12", "734-12-1", "99999999999999999999-1"] {
+        for wrong in
+            ["", "-", "734", "734-", "0734-12", "+734-12", "734-12-1", "99999999999999999999-1"]
+        {
             assert!(wrong.parse::<EventId>().is_err(), "{wrong:?}");
         }
     }

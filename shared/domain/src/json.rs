@@ -142,7 +142,9 @@ fn sort(node: &mut Node<'_>) {
         Node::List(items) => items.iter_mut().for_each(sort),
         Node::Object(members) => {
             members.sort_by(|(one, _), (other, _)| utf16_order(one, other));
-            members.iter_mut().for_each(|(_, value)| sort(value));
+            for (_, value) in members {
+                sort(value);
+            }
         }
         Node::Literal(_) | Node::Number(_) | Node::Text(_) => {}
     }

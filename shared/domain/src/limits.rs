@@ -79,6 +79,7 @@ limits! {
     SCHEMA_DEPTH = 64, up to 64, "levels", "deepest nesting of a schema";
     SCHEMA_PATTERNS = 256, up to 256, "patterns", "regular expressions of one schema; each property of an object is tried against them";
     SCHEMA_RESOURCES = 4, up to 4, "resources", "parts of a schema with an `$id`; the compiler may follow each order of entering them";
+    SCHEMA_NESTING = 256, up to 256, "levels", "nesting of a schema with the deepest parts that it refers to; compiling one takes stack for each level";
     SCHEMA_WAYS = 4_096, up to 4_096, "ways", "ways through a schema that names unevaluated members; each is built before an input is seen";
     SCHEMA_STEPS = 5_000_000, up to 5_000_000, "steps", "work of one check of an input against a schema, so that no schema can hang us";
     SCHEMA_STACK_BYTES = 524_288, up to 524_288, "bytes", "stack that one check of an input may take; our threads have 2 MiB";

@@ -101,6 +101,9 @@ impl Schema {
         if !describes_an_object(&schema) {
             return Err(SchemaProblem::NotAnObject);
         }
+        if prepare::nesting(&schema) > limits::SCHEMA_NESTING.size() {
+            return Err(SchemaProblem::TooComplex("deep parts refer to deep parts"));
+        }
         ways::check(&schema)?;
         let patterns = PatternCache::new();
         let Prepared { schema, patterns: count, warnings } =

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use endpoint::UrlRules;
-pub use form::{OAuthForm, SecretForm, SecretText, ServerForm};
+pub use form::{OAuthForm, SecretForm, SecretText, ServerForm, SubmittedSecret};
 pub use governance::{Governance, GovernanceForm};
 pub use oauth::{OAuthSettings, Registration};
 pub use secrets::{Known, SecretEdit, SecretEdits, edit_secrets};

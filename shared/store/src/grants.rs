@@ -84,13 +84,10 @@ pub async fn insert(tx: &mut Tx, grant: &Grant) -> Result<(), StoreError> {
 }
 
 pub async fn find(tx: &mut Tx, id: PermissionGrantId) -> Result<Option<Grant>, StoreError> {
-    let row = select!(
-        "WHERE g.tenant_id = $1 AND g.permission_grant_id = $2",
-        tx.tenant().0,
-        id.0,
-    )
-    .fetch_optional(tx.conn())
-    .await?;
+    let row =
+        select!("WHERE g.tenant_id = $1 AND g.permission_grant_id = $2", tx.tenant().0, id.0,)
+            .fetch_optional(tx.conn())
+            .await?;
     Ok(row.map(Grant::try_from).transpose()?)
 }
 

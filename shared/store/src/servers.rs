@@ -371,7 +371,8 @@ impl TryFrom<Row> for Server {
     fn try_from(row: Row) -> Result<Self, CorruptRow> {
         let corrupt = |problem| CorruptRow::new("mcp_servers", &row.server_id, problem);
         let given = |text: String| Some(text).filter(|text| !text.is_empty());
-        let seconds = u64::try_from(row.timeout_seconds).map_err(|_| corrupt("negative time-out"))?;
+        let seconds =
+            u64::try_from(row.timeout_seconds).map_err(|_| corrupt("negative time-out"))?;
         let reach = ServerReach {
             transport: row.transport.parse().map_err(|_| corrupt("unknown transport"))?,
             auth_mode: row.auth_mode.parse().map_err(|_| corrupt("unknown auth mode"))?,

@@ -115,9 +115,8 @@ pub async fn lock(tx: &mut Tx, id: SessionId) -> Result<Option<Session>, StoreEr
 
 /// Until commit nobody decides in it; others may hold it so at the same time.
 pub async fn hold(tx: &mut Tx, id: SessionId) -> Result<Option<Session>, StoreError> {
-    let row = select!("session_id = $2 FOR SHARE", tx.tenant().0, id.0)
-        .fetch_optional(tx.conn())
-        .await?;
+    let row =
+        select!("session_id = $2 FOR SHARE", tx.tenant().0, id.0).fetch_optional(tx.conn()).await?;
     Ok(row.map(Session::try_from).transpose()?)
 }
 

@@ -36,13 +36,9 @@ macro_rules! select {
 
 /// All tools of a server, gone ones too, by id.
 pub async fn of_server(tx: &mut Tx, server: &ServerId) -> Result<Vec<Tool>, StoreError> {
-    let rows = select!(
-        "ORDER BY tool_id COLLATE \"C\"",
-        tx.tenant().0,
-        server.as_str(),
-    )
-    .fetch_all(tx.conn())
-    .await?;
+    let rows = select!("ORDER BY tool_id COLLATE \"C\"", tx.tenant().0, server.as_str(),)
+        .fetch_all(tx.conn())
+        .await?;
     Ok(rows.into_iter().map(Tool::try_from).collect::<Result<_, _>>()?)
 }
 
@@ -84,14 +80,10 @@ pub async fn lock(
     server: &ServerId,
     tool: &ToolId,
 ) -> Result<Option<Tool>, StoreError> {
-    let row = select!(
-        "AND tool_id = $3 FOR UPDATE",
-        tx.tenant().0,
-        server.as_str(),
-        tool.as_str(),
-    )
-    .fetch_optional(tx.conn())
-    .await?;
+    let row =
+        select!("AND tool_id = $3 FOR UPDATE", tx.tenant().0, server.as_str(), tool.as_str(),)
+            .fetch_optional(tx.conn())
+            .await?;
     Ok(row.map(Tool::try_from).transpose()?)
 }
 

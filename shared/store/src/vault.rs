@@ -201,14 +201,16 @@ mod tests {
     #[test]
     fn a_token_of_the_specification_is_no_value_of_any_row() {
         let sealed = Sealed { token: SPEC_TOKEN.into(), key_id: "00000000".into() };
-        let error = vault(SPEC_KEY).open(Purpose::ServerHeader, row("s", "n"), &sealed).unwrap_err();
+        let error =
+            vault(SPEC_KEY).open(Purpose::ServerHeader, row("s", "n"), &sealed).unwrap_err();
         assert_eq!(error.code, Code::CredentialsUnreadable);
     }
 
     #[test]
     fn what_was_sealed_opens_in_its_own_row_only() {
         let vault = vault(SPEC_KEY);
-        let sealed = vault.seal(Purpose::ServerHeader, row("custom-1", "X-Key"), &"a\nb".into()).unwrap();
+        let sealed =
+            vault.seal(Purpose::ServerHeader, row("custom-1", "X-Key"), &"a\nb".into()).unwrap();
 
         let opened = vault.open(Purpose::ServerHeader, row("custom-1", "X-Key"), &sealed).unwrap();
         assert_eq!(opened.expose_secret(), "a\nb");
@@ -265,6 +267,8 @@ mod tests {
         let vault = vault(SPEC_KEY);
         let sealed = vault.seal(Purpose::ServerHeader, row("s", "n"), &"hush".into()).unwrap();
         let shown = format!("{vault:?} {sealed:?}");
-        assert!(!shown.contains("hush") && !shown.contains(SPEC_KEY) && !shown.contains(&sealed.token));
+        assert!(
+            !shown.contains("hush") && !shown.contains(SPEC_KEY) && !shown.contains(&sealed.token)
+        );
     }
 }

@@ -102,8 +102,11 @@ fn corpus() -> Vec<Vec<u8>> {
             }
             corpus.push(message(name, other).into_bytes());
         }
-        let params = format!(r#"{{"name":{other}}}"#);
-        corpus.push(message("params", &params).into_bytes());
+        // A tool that nobody has is asked for properly.
+        if other != "\"x\"" {
+            let params = format!(r#"{{"name":{other}}}"#);
+            corpus.push(message("params", &params).into_bytes());
+        }
         if other != "null" && other != "{}" {
             let params =
                 format!(r#"{{"name":"mcp__demo__echo","arguments":{other},"requestState":1}}"#);

@@ -112,10 +112,7 @@ async fn allow_matching_answers_all_that_match_each_with_an_authorization_of_its
     assert_eq!(status, 200, "{answer}");
     let records = answer["authorizations"].as_array().unwrap();
     assert_eq!(texts(records, "source"), ["user_grant", "existing_grant"]);
-    assert_eq!(
-        texts(records, "permissionRequestId"),
-        [second.to_string(), first.to_string()]
-    );
+    assert_eq!(texts(records, "permissionRequestId"), [second.to_string(), first.to_string()]);
     assert_eq!(records[0], answer["authorization"]);
     let (grant, epoch) = (&answer["grant"], &answer["permissionEpoch"]);
     for record in records {

@@ -102,7 +102,10 @@ async fn a_held_question_is_left_to_its_holder() {
     let lost = desk.ask("forecast").await;
     desk.later(600 + 10);
     assert_eq!(desk.reap().await, 2, "a holder that never lets go is lost");
-    assert_eq!((desk.state(id).await, desk.state(lost).await), ("cancelled".into(), "cancelled".into()));
+    assert_eq!(
+        (desk.state(id).await, desk.state(lost).await),
+        ("cancelled".into(), "cancelled".into())
+    );
 }
 
 #[tokio::test]

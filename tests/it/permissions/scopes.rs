@@ -31,12 +31,13 @@ async fn who_may_call_may_not_permit() {
     let desk = Desk::new().await;
     let attempts = attempts(&desk).await;
     let (epoch, authorizations) = (desk.epoch().await, desk.authorizations().await);
-    for scopes in ["mcp:call", "mcp:call,api:read,api:write", "api:read,api:write", "api:write,admin"] {
+    for scopes in
+        ["mcp:call", "mcp:call,api:read,api:write", "api:read,api:write", "api:write,admin"]
+    {
         let token = desk.world.token(&desk.ann, scopes).await;
         for (method, path, body) in &attempts {
             let body = (!body.is_null()).then(|| body.clone());
-            let (status, problem) =
-                desk.world.request(method.clone(), &token, path, body).await;
+            let (status, problem) = desk.world.request(method.clone(), &token, path, body).await;
             assert_eq!(status, 403, "{scopes}: {method} {path}: {problem}");
             assert_eq!(problem["code"], "DENIED");
         }
@@ -70,7 +71,8 @@ async fn a_token_of_single_servers_decides_about_no_others_and_switches_no_mode(
     let admin_token = desk.world.full_token(&admin).await;
     let (status, server) = desk.world.post(&admin_token, "/api/mcp/servers", form).await;
     assert_eq!(status, 201, "{server}");
-    let form = json!({ "name": "narrow", "scopes": ["api:read", "approve"], "sources": [server["id"]] });
+    let form =
+        json!({ "name": "narrow", "scopes": ["api:read", "approve"], "sources": [server["id"]] });
     let (status, minted) = desk.world.post(&desk.token, "/api/tokens", form).await;
     assert_eq!(status, 201, "{minted}");
     let token = minted["token"].as_str().unwrap();
@@ -88,8 +90,7 @@ async fn a_token_of_single_servers_decides_about_no_others_and_switches_no_mode(
 async fn what_was_decided_cannot_be_rewritten() {
     let desk = Desk::new().await;
     desk.decide(desk.ask("forecast").await, "allow_once").await;
-    let (app, owner): (PgPool, PgPool) =
-        (desk.world.app_role().await, desk.world.owner().await);
+    let (app, owner): (PgPool, PgPool) = (desk.world.app_role().await, desk.world.owner().await);
     for table in ["permission_authorizations", "permission_epochs", "audit_leaves"] {
         let before = count(&owner, table).await;
         assert!(before > 0, "{table}");

@@ -16,7 +16,9 @@ pub(super) fn cases() -> Vec<Case> {
         .foreign(Fate::Own)
         .colleague(Fate::Same),
         superadmins(Case::new(Method::POST, paths::SERVERS, |stage| {
-            Box::pin(async move { Sent::to("/api/mcp/servers").with(form(&stage.unused("server"))) })
+            Box::pin(
+                async move { Sent::to("/api/mcp/servers").with(form(&stage.unused("server"))) },
+            )
         }))
         .foreign(Fate::Own),
         Case::new(Method::GET, paths::SERVER, |stage| {
@@ -36,14 +38,18 @@ pub(super) fn cases() -> Vec<Case> {
             })
         })),
         Case::new(Method::POST, paths::SERVER_TEST, |stage| {
-            Box::pin(async move { Sent::to(format!("/api/mcp/servers/{}/test", server(stage).await)) })
+            Box::pin(
+                async move { Sent::to(format!("/api/mcp/servers/{}/test", server(stage).await)) },
+            )
         })
         .colleague(Fate::Same),
         superadmins(Case::new(Method::DELETE, paths::SERVER, |stage| {
             Box::pin(async move { Sent::to(format!("/api/mcp/servers/{}", server(stage).await)) })
         })),
         Case::new(Method::GET, paths::SERVER_TOOLS, |stage| {
-            Box::pin(async move { Sent::to(format!("/api/mcp/servers/{}/tools", alive(stage).await)) })
+            Box::pin(
+                async move { Sent::to(format!("/api/mcp/servers/{}/tools", alive(stage).await)) },
+            )
         })
         .colleague(Fate::Same),
         superadmins(Case::new(Method::POST, paths::SERVER_TOOLS_REFRESH, |stage| {

@@ -156,6 +156,39 @@ async fn a_deleted_server_leaves_no_selection_no_grant_and_no_question() {
 }
 
 #[tokio::test]
+async fn a_selection_made_while_its_server_goes_does_not_keep_it() {
+    let world = World::new().await;
+    let acme = world.tenant("acme").await;
+    let root = world.user(&acme, "root@acme.test", Role::Superadmin).await;
+    let token = world.full_token(&root).await;
+    let (_, session) = world.post(&token, "/api/sessions", json!({ "title": "one" })).await;
+    let session = format!("/api/sessions/{}", session["id"].as_str().unwrap());
+    for round in 0..8 {
+        let name = format!("Server {round}");
+        let server = create(&world, &token, form(&name, "https://mcp.example.com/")).await;
+        let switch = format!("{}/status", path(&server));
+        world.put(&token, &switch, json!({ "enabled": true })).await;
+        let chosen = json!({ "enabledSourceIds": [server["id"]] });
+        // Each order of the three happens in some round; none of them fails but for the server's sake.
+        let path = path(&server);
+        let (deleted, tenant, own) = tokio::join!(
+            world.delete(&token, &path),
+            world.patch(&token, "/api/tenant", chosen.clone()),
+            world.patch(&token, &session, chosen)
+        );
+        assert_eq!(deleted.0, StatusCode::OK, "{}", deleted.1);
+        for (status, answer) in [tenant, own] {
+            let refused = StatusCode::UNPROCESSABLE_ENTITY;
+            assert!(status == StatusCode::OK || status == refused, "{status} {answer}");
+        }
+        let (_, tenant) = world.get(&token, "/api/tenant").await;
+        assert_eq!(tenant["enabledSourceIds"], json!([]));
+        let (_, own) = world.get(&token, &session).await;
+        assert!(!own["enabledSourceIds"].to_string().contains("custom-"), "{own}");
+    }
+}
+
+#[tokio::test]
 async fn a_built_in_server_cannot_be_written() {
     let world = World::new().await;
     let acme = world.tenant("acme").await;
@@ -163,13 +196,17 @@ async fn a_built_in_server_cannot_be_written() {
     let token = world.full_token(&root).await;
     let custom = create(&world, &token, form("Demo", "https://mcp.example.com/")).await;
     let owner = world.owner().await;
-    sqlx::query("UPDATE mcp_servers SET server_id = 'uniprot', slug = 'uniprot' WHERE server_id = $1")
-        .bind(custom["id"].as_str())
-        .execute(&owner)
-        .await
-        .unwrap();
+    sqlx::query(
+        "UPDATE mcp_servers SET server_id = 'uniprot', slug = 'uniprot' WHERE server_id = $1",
+    )
+    .bind(custom["id"].as_str())
+    .execute(&owner)
+    .await
+    .unwrap();
     for (status, problem) in [
-        world.put(&token, "/api/mcp/servers/uniprot", form("Mine", "https://mcp.example.com/")).await,
+        world
+            .put(&token, "/api/mcp/servers/uniprot", form("Mine", "https://mcp.example.com/"))
+            .await,
         world.delete(&token, "/api/mcp/servers/uniprot").await,
     ] {
         assert_eq!((status, &problem["code"]), (StatusCode::FORBIDDEN, &json!("BUILT_IN")));

@@ -15,7 +15,13 @@ fn shared(url: &str, headers: Value) -> Value {
 }
 
 /// What the server is sent under these header names.
-async fn sent(world: &World, root: &str, server: &Value, peer: &Peer, names: [&str; 3]) -> [String; 3] {
+async fn sent(
+    world: &World,
+    root: &str,
+    server: &Value,
+    peer: &Peer,
+    names: [&str; 3],
+) -> [String; 3] {
     let (_, checked) = world.post(root, &format!("{}/test", path(server)), json!({})).await;
     assert_eq!(checked["status"], "ready", "{checked}");
     let last = peer.received("tools/list").pop().unwrap();
@@ -73,10 +79,12 @@ async fn two_dollars_are_sent_as_one_and_a_variable_is_missing() {
     let (world, _, root) = acme().await;
     let peer = Peer::start(Setup::modern()).await;
     let url = peer.url().to_string();
-    let server = create(&world, &root, shared(&url, json!({ "X-A": "a$$b", "X-B": "$$NAME" }))).await;
+    let server =
+        create(&world, &root, shared(&url, json!({ "X-A": "a$$b", "X-B": "$$NAME" }))).await;
     let names = ["x-a", "x-b", "x-c"];
     assert_eq!(sent(&world, &root, &server, &peer, names).await, ["a$b", "$NAME", ""]);
-    let (status, problem) = world.put(&root, &path(&server), shared(&url, json!({ "X-A": "$NAME" }))).await;
+    let (status, problem) =
+        world.put(&root, &path(&server), shared(&url, json!({ "X-A": "$NAME" }))).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
 }
 
@@ -89,7 +97,8 @@ async fn a_secret_is_in_no_answer_and_in_no_row() {
     let body = shared(peer.url().as_str(), json!({ "X-A": secret, "X-B": secret }));
     let server = create(&world, &root, with(&body, json!({ "enabled": true }))).await;
     let mut answers = vec![server.to_string()];
-    let bad = shared(peer.url().as_str(), json!({ "X-A": secret, "Bad Name": secret, "X-B": "$X" }));
+    let bad =
+        shared(peer.url().as_str(), json!({ "X-A": secret, "Bad Name": secret, "X-B": "$X" }));
     for (_, answer) in [
         world.get(&root, SERVERS).await,
         world.get(&root, &path(&server)).await,
@@ -130,9 +139,12 @@ async fn a_sealed_value_does_not_open_in_another_row() {
     .await
     .unwrap();
     let (_, checked) = world.post(&root, &format!("{}/test", path(&poor)), json!({})).await;
-    assert_eq!(checked["error"], json!({
-        "code": "CREDENTIALS_UNREADABLE", "message": "a stored secret of the server cannot be opened",
-    }));
+    assert_eq!(
+        checked["error"],
+        json!({
+            "code": "CREDENTIALS_UNREADABLE", "message": "a stored secret of the server cannot be opened",
+        })
+    );
     assert!(peer.journal().is_empty());
 }
 

@@ -30,11 +30,7 @@ pub async fn list(
     Ok(page.into_iter().map(|question| shown(ctx, question)).collect())
 }
 
-pub async fn get(
-    ctx: &Ctx,
-    caller: &Caller,
-    id: PermissionRequestId,
-) -> Result<Question, Error> {
+pub async fn get(ctx: &Ctx, caller: &Caller, id: PermissionRequestId) -> Result<Question, Error> {
     let mut tx = ctx.begin(caller.tenant).await?;
     let question = own(&mut tx, caller, id).await?;
     tx.commit().await?;

@@ -30,11 +30,7 @@ pub async fn expire_due(ctx: &Ctx, most: usize) -> Result<usize, Error> {
     Ok(changed)
 }
 
-async fn expire(
-    ctx: &Ctx,
-    tenant: TenantId,
-    ids: &[PermissionRequestId],
-) -> Result<usize, Error> {
+async fn expire(ctx: &Ctx, tenant: TenantId, ids: &[PermissionRequestId]) -> Result<usize, Error> {
     let mut tx = ctx.begin(tenant).await?;
     let mut cancelled = Vec::new();
     let mut changed = 0;

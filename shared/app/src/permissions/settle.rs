@@ -47,8 +47,7 @@ pub(crate) async fn settle(
         created_at: ctx.now(),
     };
     store::authorizations::insert(tx, &record).await?;
-    let state =
-        if ground.source.allows() { RequestState::Allowed } else { RequestState::Denied };
+    let state = if ground.source.allows() { RequestState::Allowed } else { RequestState::Denied };
     let settled = Settled { authorization: record.authorization, source: record.source };
     end(ctx, tx, question, state, Some(settled)).await?;
     Ok(record)

@@ -13,8 +13,14 @@ use crate::{Ctx, signals::Hint};
 /// How waiting ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
-    Allowed { authorization: AuthorizationId, source: AuthorizationSource },
-    Denied { authorization: AuthorizationId, source: AuthorizationSource },
+    Allowed {
+        authorization: AuthorizationId,
+        source: AuthorizationSource,
+    },
+    Denied {
+        authorization: AuthorizationId,
+        source: AuthorizationSource,
+    },
     /// Nobody will answer any more, or the answer went to an identical call.
     Cancelled,
     /// Nobody answered in time; the question is as it was.

@@ -7,7 +7,7 @@ use domain::{
     json::Sha256Digest,
     limits,
     server::ServerStatus,
-    tool::{Definition, UnusableTool, visible_text},
+    tool::{Definition, Pin, UnusableTool, visible_text},
 };
 use outbound::mcp::{Discovery, Target};
 use serde_json::value::RawValue;
@@ -113,7 +113,9 @@ pub(crate) fn fixed_words(code: Code) -> &'static str {
         Code::UpstreamFormat => "the server answered something else than MCP",
         Code::ResponseTooLarge => "the server answered more than is accepted",
         Code::Unauthorized => "the server refused the credential",
-        Code::InsufficientScope | Code::Denied | Code::PermissionDenied => "the server refused access",
+        Code::InsufficientScope | Code::Denied | Code::PermissionDenied => {
+            "the server refused access"
+        }
         Code::NotFound => "there is no MCP server at this address",
         Code::RateLimited => "the server says that it was asked too often",
         Code::CredentialsUnreadable => "a stored secret of the server cannot be opened",
@@ -125,7 +127,9 @@ pub(crate) fn fixed_words(code: Code) -> &'static str {
 /// The definitions that others than superadmins may see.
 async fn approved(tx: &mut Tx, server: &Server) -> Result<HashSet<Sha256Digest>, Error> {
     let tools = store::tools::of_server(tx, &server.id).await?;
-    let usable = tools.iter().filter(|tool| tool.enabled && !tool.known.removed);
+    let usable = tools
+        .iter()
+        .filter(|tool| tool.enabled && tool.known.pin == Pin::Approved && !tool.known.removed);
     Ok(usable.filter_map(|tool| tool.known.approved()).map(|pinned| pinned.hash).collect())
 }
 

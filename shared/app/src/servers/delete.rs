@@ -48,11 +48,7 @@ pub async fn delete(ctx: &Ctx, caller: &Caller, server: &str) -> Result<(), Erro
 }
 
 /// Each with the new epoch of its session, where the revocation is an event.
-async fn revoke_grants(
-    ctx: &Ctx,
-    tx: &mut Tx,
-    server: &Server,
-) -> Result<Vec<SessionId>, Error> {
+async fn revoke_grants(ctx: &Ctx, tx: &mut Tx, server: &Server) -> Result<Vec<SessionId>, Error> {
     let now = ctx.now();
     let revoked = deletion::revoke_grants(tx, &server.id, now).await?;
     let mut epochs: BTreeMap<SessionId, PermissionEpochId> = BTreeMap::new();

@@ -38,7 +38,9 @@ pub(super) async fn save(
     save_group(ctx, tx, server, SecretKind::Header, &form.headers).await?;
     match &form.client_secret {
         SecretEdit::Absent | SecretEdit::Keep => Ok(()),
-        SecretEdit::Set(secret) => put(ctx, tx, server, (SecretKind::ClientSecret, ""), secret).await,
+        SecretEdit::Set(secret) => {
+            put(ctx, tx, server, (SecretKind::ClientSecret, ""), secret).await
+        }
         SecretEdit::Delete => {
             Ok(store::servers::delete_secret(tx, server, SecretKind::ClientSecret, "").await?)
         }

@@ -1,14 +1,9 @@
 //! A server's tools: what is known of them, their switches and policies.
 
-use domain::{
-    Caller, Code, Error, Role, Scope,
-    ids::ToolId,
-    limits,
-    permission::ToolPolicy,
-};
+use domain::{Caller, Code, Error, Role, Scope, ids::ToolId, limits, permission::ToolPolicy};
 use serde_json::json;
-use store::tools::Wanted;
 pub use store::tools::Tool;
+use store::tools::Wanted;
 
 use super::{configures, find, lock};
 use crate::{Ctx, audit, discovery};

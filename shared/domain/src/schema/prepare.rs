@@ -2,6 +2,8 @@
 //!
 //! The tool's definition itself is never changed by this; it works on the copy that validates.
 
+use std::collections::BTreeSet;
+
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
@@ -22,6 +24,44 @@ pub(super) fn depth(value: &Value) -> usize {
         _ => 0,
     }
 }
+
+/// Parts that the compiler enters within each other before it puts the next one off.
+const NESTED_TARGETS: usize = 8;
+
+/// Levels that compiling may stand in at once: the schema's own and those of the deepest parts that
+/// it refers to.
+pub(super) fn nesting(schema: &Value) -> usize {
+    let whole = depth(schema);
+    let mut references = BTreeSet::new();
+    collect_references(schema, &mut references);
+    let target = |reference: &str| {
+        let pointer = reference.strip_prefix('#').filter(|pointer| pointer.starts_with('/'));
+        // What a name stands for is not looked up: no part is deeper than the whole.
+        pointer.and_then(|pointer| schema.pointer(pointer)).map_or(whole, depth)
+    };
+    let mut depths: Vec<usize> = references.into_iter().map(target).collect();
+    depths.sort_unstable_by(|one, other| other.cmp(one));
+    whole + depths.iter().take(NESTED_TARGETS).sum::<usize>()
+}
+
+fn collect_references<'a>(value: &'a Value, references: &mut BTreeSet<&'a str>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect_references(item, references)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                match value {
+                    Value::String(text) if REFERENCES.contains(&name.as_str()) => {
+                        references.insert(text);
+                    }
+                    value => collect_references(value, references),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+const REFERENCES: &[&str] = &["$dynamicRef", "$recursiveRef", "$ref"];
 
 pub(super) fn prepare(
     mut schema: Value,
@@ -111,7 +151,7 @@ impl<F: Fn(&str) -> bool> Walk<F> {
         let Some(Value::String(uri)) = members.get("$schema") else { return };
         if Draft::from_schema_uri(uri) == Draft::Unknown {
             members.shift_remove("$schema");
-            self.warn(format!("{pointer}/$schema is not known and read as draft 2020-12"));
+            self.warn(&format!("{pointer}/$schema is not known and read as draft 2020-12"));
         }
     }
 
@@ -150,12 +190,12 @@ impl<F: Fn(&str) -> bool> Walk<F> {
     }
 
     fn not_enforced(&mut self, pointer: &str) {
-        self.warn(format!("{pointer} is not enforced: no linear-time engine takes this pattern"));
+        self.warn(&format!("{pointer} is not enforced: no linear-time engine takes this pattern"));
     }
 
-    fn warn(&mut self, words: String) {
+    fn warn(&mut self, words: &str) {
         if self.warnings.len() < limits::VIOLATIONS.size() {
-            self.warnings.push(Warning(tool::escaped(&words, limits::VIOLATION_CHARS.size())));
+            self.warnings.push(Warning(tool::escaped(words, limits::VIOLATION_CHARS.size())));
         }
     }
 }

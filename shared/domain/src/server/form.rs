@@ -58,18 +58,27 @@ pub struct OAuthForm {
     #[serde(default)]
     pub client_id: String,
     /// Left out: deleted; `null`: kept; a string: replaced.
-    #[serde(default, deserialize_with = "some_or_null")]
-    pub client_secret: Option<Option<SecretText>>,
+    #[serde(default, deserialize_with = "null_keeps")]
+    pub client_secret: Option<SubmittedSecret>,
     #[serde(default)]
     pub scopes: Vec<String>,
     pub client_metadata_url: Option<String>,
 }
 
+/// A secret that stands in a form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubmittedSecret {
+    /// `null`.
+    Keep,
+    Value(SecretText),
+}
+
 /// Tells `null` from a member that is left out.
-fn some_or_null<'de, D: Deserializer<'de>>(
+fn null_keeps<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Option<Option<SecretText>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
+) -> Result<Option<SubmittedSecret>, D::Error> {
+    let value = Option::<SecretText>::deserialize(deserializer)?;
+    Ok(Some(value.map_or(SubmittedSecret::Keep, SubmittedSecret::Value)))
 }
 
 /// A secret that a client submits. It cannot be printed or serialised.

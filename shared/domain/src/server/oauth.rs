@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{Known, OAuthForm, SecretEdit, validate::Mistakes};
+use super::{Known, OAuthForm, SecretEdit, SubmittedSecret, validate::Mistakes};
 use crate::limits;
 
 /// How we become a client of the authorization server.
@@ -83,23 +83,21 @@ pub(super) fn check(
     (settings, client_secret)
 }
 
-fn secret(
-    submitted: Option<Option<super::SecretText>>,
-    exists: bool,
-    mistakes: &mut Mistakes,
-) -> SecretEdit {
+fn secret(submitted: Option<SubmittedSecret>, exists: bool, mistakes: &mut Mistakes) -> SecretEdit {
     match submitted {
         None if exists => SecretEdit::Delete,
         None => SecretEdit::Absent,
-        Some(None) if exists => SecretEdit::Keep,
-        Some(None) => {
+        Some(SubmittedSecret::Keep) if exists => SecretEdit::Keep,
+        Some(SubmittedSecret::Keep) => {
             mistakes.add("/oauth/clientSecret", "there is no value to keep");
             SecretEdit::Absent
         }
         // `""` clears.
-        Some(Some(secret)) if secret.expose().is_empty() && exists => SecretEdit::Delete,
-        Some(Some(secret)) if secret.expose().is_empty() => SecretEdit::Absent,
-        Some(Some(secret)) => {
+        Some(SubmittedSecret::Value(secret)) if secret.expose().is_empty() && exists => {
+            SecretEdit::Delete
+        }
+        Some(SubmittedSecret::Value(secret)) if secret.expose().is_empty() => SecretEdit::Absent,
+        Some(SubmittedSecret::Value(secret)) => {
             check_field("/oauth/clientSecret", secret.expose(), mistakes);
             SecretEdit::Set(secret)
         }

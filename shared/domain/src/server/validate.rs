@@ -134,8 +134,14 @@ impl ServerForm {
             mistakes.add("/name", "must hold no control characters");
         }
         mistakes.at_most("/description", &self.description, limits::SERVER_DESCRIPTION_CHARS);
+        if self.description.contains('\0') {
+            mistakes.add("/description", "must hold no NUL");
+        }
         if let Some(icon) = &self.icon {
             mistakes.at_most("/icon", icon, limits::URL_CHARS);
+            if icon.chars().any(char::is_control) {
+                mistakes.add("/icon", "must hold no control characters");
+            }
         }
         if self.tags.len() > limits::TAGS.size() {
             mistakes.add("/tags", format!("at most {} are allowed", limits::TAGS.default));

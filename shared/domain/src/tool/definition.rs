@@ -38,8 +38,10 @@ pub struct UnusableTool {
     pub problem: ToolProblem,
 }
 
+type Fits = fn(&Node<'_>) -> bool;
+
 /// Members that MCP describes and that are left out of a list where they have another type.
-const ADVISORY: &[(&str, fn(&Node<'_>) -> bool)] = &[
+const ADVISORY: &[(&str, Fits)] = &[
     ("title", |node| node.as_text().is_some()),
     ("annotations", |node| node.is_object()),
     ("icons", |node| matches!(node, Node::List(icons) if icons.iter().all(is_icon))),
@@ -67,7 +69,7 @@ impl Definition {
             return Err(ToolProblem::Unreadable("not a JSON object".to_owned()));
         }
         let name = node.member("name").and_then(Node::as_text).unwrap_or_default();
-        if !(1..=limits::TOOL_NAME_CHARS.size()).contains(&name.chars().count()) {
+        if !is_name(name) {
             return Err(ToolProblem::NoName);
         }
         let description = match present(node, "description") {
@@ -157,5 +159,10 @@ fn name_of(raw: &str) -> Option<String> {
         name: String,
     }
     let Named { name } = serde_json::from_str(raw).ok()?;
-    (1..=limits::TOOL_NAME_CHARS.size()).contains(&name.chars().count()).then_some(name)
+    is_name(&name).then_some(name)
+}
+
+/// What can be stored and shown; NUL cannot.
+fn is_name(name: &str) -> bool {
+    (1..=limits::TOOL_NAME_CHARS.size()).contains(&name.chars().count()) && !name.contains('\0')
 }

@@ -22,6 +22,7 @@ const OUR_META: &str = "bailiwick/";
 /// a missing `"type": "object"`, a boolean as the schema of a property); `execution` is left out,
 /// since a task of the upstream cannot be reached through us.
 #[must_use]
+#[expect(clippy::missing_panics_doc, reason = "a definition was read from this very text")]
 pub fn listed(definition: &Definition, agent_name: &str) -> Box<RawValue> {
     let node = json::parse(&definition.raw, limits::JSON_DEPTH.size())
         .expect("a definition is made by parsing this text");
@@ -92,7 +93,9 @@ fn schema(value: Node<'_>) -> Node<'_> {
     }
     for (name, value) in &mut members {
         if let ("properties", Node::Object(properties)) = (name.as_ref(), value) {
-            properties.iter_mut().for_each(|(_, property)| as_object(property));
+            for (_, property) in properties {
+                as_object(property);
+            }
         }
     }
     Node::Object(members)

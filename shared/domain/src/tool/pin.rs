@@ -141,8 +141,8 @@ pub fn reconcile(
     auto_approve_new: bool,
     first_discovery: bool,
 ) -> Discovery {
-    let (named, problems) = named(seen);
-    let names: Vec<String> = named.iter().map(|(name, _)| name.clone()).collect();
+    let (listed, problems) = with_names(seen);
+    let names: Vec<String> = listed.iter().map(|(name, _)| name.clone()).collect();
     let rules = Rules {
         known: known.iter().map(|tool| (tool.original_name.as_str(), tool)).collect(),
         ids: known.iter().map(|tool| (&tool.tool_id, tool.original_name.as_str())).collect(),
@@ -151,9 +151,9 @@ pub fn reconcile(
     };
     let mut done: HashSet<&str> = HashSet::new();
     let mut changes = Vec::new();
-    for ((name, tool), id) in named.into_iter().zip(assign_ids(&names)) {
-        let Some(listed) = names.iter().find(|listed| **listed == name) else { continue };
-        if !done.insert(listed) {
+    for ((name, tool), id) in listed.into_iter().zip(assign_ids(&names)) {
+        let Some(spelling) = names.iter().find(|listed| **listed == name) else { continue };
+        if !done.insert(spelling) {
             continue;
         }
         let after = rules.settle(&name, tool, id);
@@ -171,7 +171,7 @@ pub fn reconcile(
 
 type Listed = (String, Result<Definition, UnusableTool>);
 
-fn named(seen: Vec<Result<Definition, UnusableTool>>) -> (Vec<Listed>, Vec<ToolProblem>) {
+fn with_names(seen: Vec<Result<Definition, UnusableTool>>) -> (Vec<Listed>, Vec<ToolProblem>) {
     let mut named = Vec::new();
     let mut problems = Vec::new();
     for tool in seen {

@@ -10,7 +10,7 @@ pub enum ToolProblem {
     /// No JSON object with one meaning; the words say why.
     #[error("the definition cannot be read: {0}")]
     Unreadable(String),
-    #[error("the tool has no name of 1 to {} characters", limits::TOOL_NAME_CHARS.default)]
+    #[error("the tool has no usable name of 1 to {} characters", limits::TOOL_NAME_CHARS.default)]
     NoName,
     /// A member of the definition has another type than MCP says.
     #[error("\"{0}\" of the definition is not what MCP says it is")]

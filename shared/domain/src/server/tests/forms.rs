@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn a_small_form_gets_the_defaults() {
     let server = valid(&json!({}));
-    assert_eq!(server.timeout, Duration::from_secs(60));
+    assert_eq!(server.timeout, Duration::from_mins(1));
     assert_eq!((server.slug.clone(), server.enabled), (None, false));
     assert_eq!(
         Governance::resolve(server.governance),
@@ -99,7 +99,7 @@ fn slugs_are_legal_free_and_never_change() {
 fn names_and_times_have_their_bounds() {
     assert_eq!(valid(&json!({ "name": "ä".repeat(100) })).name.chars().count(), 100);
     assert_eq!(paths(&json!({ "name": "ä".repeat(101) })), ["/name"]);
-    assert_eq!(valid(&json!({ "timeoutSeconds": 600 })).timeout, Duration::from_secs(600));
+    assert_eq!(valid(&json!({ "timeoutSeconds": 600 })).timeout, Duration::from_mins(10));
     for seconds in [json!(0), json!(601), json!(1.5), json!(-1)] {
         assert_eq!(paths(&json!({ "timeoutSeconds": seconds })), ["/timeoutSeconds"]);
     }
@@ -253,7 +253,7 @@ fn a_stored_form_that_is_out_of_range_by_now_is_brought_into_it() {
     };
     let limits = Governance::resolve(Some(form));
     assert_eq!((limits.max_concurrent, limits.max_queue_depth), (256, 0));
-    assert_eq!(limits.min_interval, Duration::from_millis(3_600_000));
+    assert_eq!(limits.min_interval, Duration::from_hours(1));
     assert_eq!(limits.max_response_bytes, 5_000_000);
 }
 

@@ -61,6 +61,7 @@ fn one_bad_definition_keeps_its_name_and_says_why() {
 
     assert_eq!(problem(&json!({ "inputSchema": {} })), ToolProblem::NoName);
     assert_eq!(problem(&with("name", json!("x".repeat(257)))), ToolProblem::NoName);
+    assert_eq!(problem(&with("name", json!("x\0"))), ToolProblem::NoName);
     assert_eq!(problem(&json!({ "name": "echo" })), ToolProblem::Malformed("inputSchema"));
     assert_eq!(problem(&with("description", json!(1))), ToolProblem::Malformed("description"));
     assert_eq!(problem(&with("_meta", json!([]))), ToolProblem::Malformed("_meta"));

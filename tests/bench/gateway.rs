@@ -1,0 +1,54 @@
+//! An installation with its history, ready to be measured.
+
+use std::{path::Path, time::Duration};
+
+use crate::{
+    callers::Access, database::Database, echo::Echo, installation::Installation, machine,
+    plan::Plan, setup,
+};
+
+#[derive(Debug)]
+pub struct Gateway {
+    pub access: Access,
+    /// Calls before the measured ones.
+    pub history: u32,
+    pub database: Database,
+    pub installation: Installation,
+    postgres_pid: u32,
+}
+
+/// CPU time so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Cpu {
+    pub ours: Duration,
+    pub postgres: Duration,
+}
+
+impl Gateway {
+    pub async fn start(
+        plan: &Plan,
+        dir: &Path,
+        name: &str,
+        history: u32,
+        echo: &Echo,
+    ) -> anyhow::Result<Self> {
+        let dir = dir.join(name);
+        let installation = tokio::task::block_in_place(|| Installation::start(plan, &dir))?;
+        let access = setup::prepare(&installation, echo).await?;
+        let database = Database::connect(&installation.postgres_dir(), history).await?;
+        let postgres_pid = installation.postgres_pid()?;
+        Ok(Self { access, history, database, installation, postgres_pid })
+    }
+
+    pub fn cpu(&self) -> Cpu {
+        Cpu {
+            ours: machine::cpu(self.installation.pid()),
+            postgres: machine::cpu_of_family(self.postgres_pid),
+        }
+    }
+
+    /// Resident memory of `up`, without its Postgres.
+    pub fn resident_kb(&self) -> anyhow::Result<u32> {
+        machine::resident_kb(self.installation.pid())
+    }
+}

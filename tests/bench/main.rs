@@ -1,0 +1,229 @@
+//! What a governed call costs, measured: `make bench`.
+//!
+//! ```text
+//! clients ──────────────────────────────▶ echo      subject `direct`
+//! clients ──▶ bailiwick up ─────────────▶ echo      subject `gateway`
+//!                  └─ private Postgres
+//! ```
+//!
+//! One echo server, one client code (rmcp's, 2026-07-28). Two installations of the release binary run
+//! side by side, one without history and one with 20,000 calls of it, and take turns, so that whatever
+//! else this machine does meets both. Every input is distinct; each call is validated, permitted by a
+//! standing grant, authorized, recorded and sealed into a leaf.
+//!
+//! Times never fail a run: it ends with 0 when everything was measured, and with 1 when a call failed.
+//!
+//! Settings: `BENCH_SECONDS` for each figure (4), `BENCH_JSON` (a file: one JSON line a figure),
+//! `BENCH_SESSIONS` that are abandoned (10,000), `BENCH_DIR` where the installations lie (the
+//! system's place for temporary files), `BENCH_BIN` (the release binary beside this one).
+
+mod abandoned;
+mod callers;
+mod database;
+mod echo;
+mod gateway;
+mod installation;
+mod machine;
+mod measured;
+mod plan;
+mod report;
+mod setup;
+mod wire;
+
+use std::{
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use callers::{Access, Caller, Kind, Numbers};
+use echo::Echo;
+use gateway::Gateway;
+use measured::Measured;
+use plan::Plan;
+use report::{Figure, Report, Subject};
+
+/// Of the installation with history.
+const HISTORY: u32 = 20_000;
+const CALLERS: [usize; 3] = [1, 16, 32];
+/// The two installations take turns this often within one figure.
+const TURNS: u32 = 2;
+const WARM_UP: Duration = Duration::from_millis(700);
+
+fn main() -> ExitCode {
+    let mut report = Report::default();
+    let outcome = Plan::of_environment().and_then(|plan| {
+        let runtime = tokio::runtime::Runtime::new()?;
+        runtime.block_on(async {
+            tokio::select! {
+                outcome = run(&plan, &mut report) => outcome,
+                _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+            }
+        })?;
+        report.write_json(plan.json.as_deref())
+    });
+    match outcome {
+        Ok(()) if report.errors() == 0 => ExitCode::SUCCESS,
+        Ok(()) => {
+            eprintln!("bench: {} calls failed", report.errors());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let bench = Bench { plan, echo: Echo::start()?, numbers: Arc::default() };
+    let dir = plan.directory()?;
+    println!("{}", machine::words());
+    println!("two installations start below {}", dir.path().display());
+    let both = [
+        Gateway::start(plan, dir.path(), "empty", 0, &bench.echo).await?,
+        Gateway::start(plan, dir.path(), "full", HISTORY, &bench.echo).await?,
+    ];
+    report.fdatasync(machine::fdatasync(dir.path())?);
+
+    bench.buffer_hits(&both, report).await?;
+    for durable in [true, false] {
+        for gateway in &both {
+            gateway.database.set_durable(durable).await?;
+        }
+        println!("\n{}", both[0].database.durability().await?);
+        report.head();
+        for callers in CALLERS {
+            bench.gateways(&both, Kind::Mcp, callers, durable, report).await?;
+        }
+        bench.gateways(&both, Kind::Raw, 1, durable, report).await?;
+        bench.gateways(&both, Kind::Raw, 16, durable, report).await?;
+    }
+    abandoned::measure(&both[0], plan.sessions, &bench.numbers, report).await?;
+    report.aims();
+    println!("\n{} s", began.elapsed().as_secs());
+    Ok(())
+}
+
+struct Bench<'a> {
+    plan: &'a Plan,
+    echo: Echo,
+    numbers: Arc<Numbers>,
+}
+
+impl Bench<'_> {
+    /// Shared-buffer hits of a call. The counters reach the statistics when a connection has been
+    /// idle for 10 s; the direct calls, which touch no database, fill that time.
+    async fn buffer_hits(&self, both: &[Gateway; 2], report: &mut Report) -> anyhow::Result<()> {
+        for gateway in both {
+            gateway.database.reset_history().await?;
+            callers::end(self.warm(gateway, Kind::Mcp, 4).await?).await;
+        }
+        report.head();
+        let quiet = Instant::now();
+        for callers in CALLERS {
+            self.direct(Kind::Mcp, callers, report).await?;
+        }
+        tokio::time::sleep(database::QUIET.saturating_sub(quiet.elapsed())).await;
+        let before = [both[0].database.hits().await?, both[1].database.hits().await?];
+
+        let mut sums = [Measured::default(), Measured::default()];
+        for _ in 0..TURNS {
+            for (gateway, sum) in both.iter().zip(&mut sums) {
+                let callers = callers::connect(&gateway.access, Kind::Mcp, 4).await?;
+                let (measured, _) = self.turn(callers, gateway, self.plan.turn(TURNS)).await;
+                sum.add(measured);
+            }
+        }
+
+        let quiet = Instant::now();
+        self.direct(Kind::Raw, 1, report).await?;
+        self.direct(Kind::Raw, 16, report).await?;
+        tokio::time::sleep(database::QUIET.saturating_sub(quiet.elapsed())).await;
+        println!("\nshared-buffer hits a call (four callers, taking turns)");
+        for ((gateway, sum), before) in both.iter().zip(&sums).zip(before) {
+            let hits = gateway.database.hits().await? - before;
+            report.hits(gateway.history, hits / f64::from(sum.calls()), sum);
+        }
+        Ok(())
+    }
+
+    async fn direct(&self, kind: Kind, callers: usize, report: &mut Report) -> anyhow::Result<()> {
+        let access = Access { url: self.echo.url(), tool: echo::TOOL.to_owned(), token: None };
+        let callers = callers::connect(&access, kind, callers).await?;
+        let count = callers.len();
+        let (_, callers) = callers::round(callers, WARM_UP, &self.numbers).await;
+        let before = self.echo.requests();
+        let (mut measured, callers) =
+            callers::round(callers, self.plan.turn(1), &self.numbers).await;
+        measured.upstream = self.echo.requests() - before;
+        callers::end(callers).await;
+        let subject = Subject::Direct(kind);
+        report.figure(Figure { subject, callers: count, history: None, durable: None, measured });
+        Ok(())
+    }
+
+    /// One figure of each installation, measured in turns.
+    async fn gateways(
+        &self,
+        both: &[Gateway; 2],
+        kind: Kind,
+        callers: usize,
+        durable: bool,
+        report: &mut Report,
+    ) -> anyhow::Result<()> {
+        let mut connected = Vec::new();
+        for gateway in both {
+            gateway.database.reset_history().await?;
+            connected.push((
+                gateway,
+                self.warm(gateway, kind, callers).await?,
+                Measured::default(),
+            ));
+        }
+        for _ in 0..TURNS {
+            for (gateway, callers, sum) in &mut connected {
+                let ready = std::mem::take(callers);
+                let (measured, again) = self.turn(ready, gateway, self.plan.turn(TURNS)).await;
+                sum.add(measured);
+                *callers = again;
+            }
+        }
+        for (gateway, again, measured) in connected {
+            callers::end(again).await;
+            let (subject, history) = (Subject::Gateway(kind), Some(gateway.history));
+            report.figure(Figure { subject, callers, history, durable: Some(durable), measured });
+        }
+        Ok(())
+    }
+
+    /// Connected callers of an installation whose pools and plans are warm.
+    async fn warm(
+        &self,
+        gateway: &Gateway,
+        kind: Kind,
+        callers: usize,
+    ) -> anyhow::Result<Vec<Caller>> {
+        let callers = callers::connect(&gateway.access, kind, callers).await?;
+        let (warmed, callers) = callers::round(callers, WARM_UP, &self.numbers).await;
+        warmed.must_be_clean()?;
+        Ok(callers)
+    }
+
+    /// Calls for `time`, and what they cost the installation.
+    async fn turn(
+        &self,
+        callers: Vec<Caller>,
+        gateway: &Gateway,
+        time: Duration,
+    ) -> (Measured, Vec<Caller>) {
+        let (before, requests) = (gateway.cpu(), self.echo.requests());
+        let (mut measured, callers) = callers::round(callers, time, &self.numbers).await;
+        let after = gateway.cpu();
+        measured.upstream = self.echo.requests() - requests;
+        measured.cpu = after.ours.saturating_sub(before.ours);
+        measured.postgres_cpu = after.postgres.saturating_sub(before.postgres);
+        (measured, callers)
+    }
+}

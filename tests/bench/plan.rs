@@ -1,0 +1,78 @@
+//! What this run was asked for.
+
+use std::{
+    fs::Permissions,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+#[derive(Debug)]
+pub struct Plan {
+    /// Of each figure.
+    seconds: f64,
+    pub sessions: usize,
+    pub json: Option<PathBuf>,
+    dir: Option<PathBuf>,
+    /// The program that is measured.
+    pub binary: PathBuf,
+}
+
+impl Plan {
+    pub fn of_environment() -> anyhow::Result<Self> {
+        let binary = match variable("BENCH_BIN") {
+            Some(binary) => binary.into(),
+            None => beside_this_one()?,
+        };
+        anyhow::ensure!(
+            binary.is_file(),
+            "{} is not there: `cargo build --release --workspace --bins` makes it",
+            binary.display()
+        );
+        Ok(Self {
+            seconds: number("BENCH_SECONDS", 4.0)?,
+            sessions: number("BENCH_SESSIONS", 10_000)?,
+            json: variable("BENCH_JSON").map(PathBuf::from),
+            dir: variable("BENCH_DIR").map(PathBuf::from),
+            binary,
+        })
+    }
+
+    /// One of `turns` parts of a figure's time.
+    pub fn turn(&self, turns: u32) -> Duration {
+        Duration::from_secs_f64(self.seconds / f64::from(turns))
+    }
+
+    /// Removed when dropped. The account of the private Postgres must pass through it, which holds no
+    /// secret itself.
+    pub fn directory(&self) -> anyhow::Result<TempDir> {
+        let parent = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let dir = tempfile::Builder::new().prefix("blw-bench-").tempdir_in(&parent);
+        let dir = dir.with_context(|| format!("no directory below {}", parent.display()))?;
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o711))?;
+        Ok(dir)
+    }
+}
+
+/// Cargo puts benches into `deps`, below the programs.
+fn beside_this_one() -> anyhow::Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    let programs = this.parent().and_then(Path::parent).context("this program lies nowhere")?;
+    Ok(programs.join("bailiwick"))
+}
+
+fn number<N: std::str::FromStr>(name: &str, default: N) -> anyhow::Result<N> {
+    match variable(name) {
+        None => Ok(default),
+        Some(text) => text.parse().ok().with_context(|| format!("{name} is no number: {text}")),
+    }
+}
+
+/// An empty variable is an unset one: that is what make hands on.
+fn variable(name: &str) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "a bench has no settings file")]
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

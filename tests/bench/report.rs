@@ -1,0 +1,196 @@
+//! What is printed, and what is written as JSON.
+
+mod aims;
+
+use std::{fs, path::Path, time::Duration};
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    callers::Kind,
+    measured::{Measured, milliseconds},
+};
+
+/// Who was asked, and by which client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    Direct(Kind),
+    Gateway(Kind),
+}
+
+impl Subject {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Direct(Kind::Mcp) => "direct",
+            Self::Direct(Kind::Raw) => "direct_raw",
+            Self::Gateway(Kind::Mcp) => "gateway",
+            Self::Gateway(Kind::Raw) => "gateway_raw",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Figure {
+    pub subject: Subject,
+    pub callers: usize,
+    /// `None` where there is no database.
+    pub history: Option<u32>,
+    pub durable: Option<bool>,
+    pub measured: Measured,
+}
+
+/// Everything that was measured so far.
+#[derive(Debug, Default)]
+pub struct Report {
+    fdatasync: Duration,
+    figures: Vec<Figure>,
+    /// Rows of history, shared-buffer hits a call.
+    hits: Vec<(u32, f64)>,
+    /// Abandoned sessions, resident kB.
+    memory: Vec<(usize, u32)>,
+    /// Name, what was wanted, what was found, whether that is good enough.
+    aims: Vec<aims::Aim>,
+    errors: u32,
+}
+
+impl Report {
+    pub fn fdatasync(&mut self, median: Duration) {
+        println!("one fdatasync: {:.3} ms (median)\n", milliseconds(median));
+        self.fdatasync = median;
+    }
+
+    /// Above a table of figures.
+    #[expect(clippy::unused_self, reason = "belongs to the lines that `figure` prints")]
+    pub fn head(&self) {
+        println!(
+            "{:<12}{:>8}{:>9}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}",
+            "subject",
+            "callers",
+            "history",
+            "durable",
+            "p50 ms",
+            "p99 ms",
+            "calls/s",
+            "cpu ms",
+            "pg cpu ms",
+            "upstream",
+            "errors"
+        );
+    }
+
+    pub fn figure(&mut self, figure: Figure) {
+        let Figure { subject, callers, history, durable, measured } = &figure;
+        let governed = history.is_some();
+        println!(
+            "{:<12}{:>8}{:>9}{:>9}{:>10.3}{:>10.3}{:>10.0}{:>10}{:>10}{:>10.2}{:>8}",
+            subject.as_str(),
+            callers,
+            history.map_or("-".to_owned(), |rows| rows.to_string()),
+            durable.map_or("-", |durable| if durable { "yes" } else { "no" }),
+            measured.percentile_ms(500),
+            measured.percentile_ms(990),
+            measured.per_second(),
+            if governed { format!("{:.3}", measured.cpu_ms()) } else { "-".to_owned() },
+            if governed { format!("{:.3}", measured.postgres_cpu_ms()) } else { "-".to_owned() },
+            measured.upstream_per_call(),
+            measured.errors,
+        );
+        self.count(measured);
+        self.figures.push(figure);
+    }
+
+    /// `measured` are the calls that the hits were counted over.
+    pub fn hits(&mut self, history: u32, hits: f64, measured: &Measured) {
+        println!("  {history:>6} rows: {hits:.1} in {} calls", measured.calls());
+        self.count(measured);
+        self.hits.push((history, hits));
+    }
+
+    pub fn memory(&mut self, sessions: usize, kb: u32) {
+        println!("  {sessions:>6}: {:.1} MB", megabytes(kb));
+        self.memory.push((sessions, kb));
+    }
+
+    pub fn failed(&mut self, error: &anyhow::Error) {
+        let mut one = Measured::default();
+        one.fail(error);
+        self.count(&one);
+    }
+
+    fn count(&mut self, measured: &Measured) {
+        if let (Some(error), 0..3) = (&measured.first_error, self.errors) {
+            eprintln!("  a call failed: {error}");
+        }
+        self.errors += measured.errors;
+    }
+
+    /// Calls that failed while they were measured.
+    pub fn errors(&self) -> u32 {
+        self.errors
+    }
+
+    pub fn aims(&mut self) {
+        println!("\naims (they decide nothing)");
+        self.aims = aims::judge(self);
+        for aim in &self.aims {
+            println!("  {aim}");
+        }
+    }
+
+    /// The mean of both histories' figures, or the direct one.
+    fn find(&self, subject: Subject, callers: usize, durable: Option<bool>) -> Vec<&Measured> {
+        let wanted = |figure: &&Figure| {
+            figure.subject == subject && figure.callers == callers && figure.durable == durable
+        };
+        self.figures.iter().filter(wanted).map(|figure| &figure.measured).collect()
+    }
+
+    /// One JSON line a figure.
+    pub fn write_json(&self, path: Option<&Path>) -> anyhow::Result<()> {
+        let Some(path) = path else { return Ok(()) };
+        let mut lines: Vec<Value> = self.figures.iter().map(|figure| self.json(figure)).collect();
+        let fdatasync = rounded(milliseconds(self.fdatasync));
+        lines.push(json!({ "bench": "fdatasync", "fdatasyncMs": fdatasync }));
+        lines.extend(self.hits.iter().map(|(rows, hits)| {
+            json!({ "bench": "buffer_hits", "subject": "gateway", "historyRows": rows, "hitsPerCall": rounded(*hits) })
+        }));
+        lines.extend(self.memory.iter().map(|(sessions, kb)| {
+            json!({ "bench": "memory", "subject": "gateway", "abandonedSessions": sessions, "residentKb": kb })
+        }));
+        lines.extend(self.aims.iter().map(aims::Aim::json));
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
+    }
+
+    fn json(&self, figure: &Figure) -> Value {
+        let measured = &figure.measured;
+        let mut line = Map::new();
+        let mut say = |name: &str, value: Value| line.insert(name.to_owned(), value);
+        say("bench", json!("calls"));
+        say("subject", json!(figure.subject.as_str()));
+        say("callers", json!(figure.callers));
+        say("historyRows", json!(figure.history));
+        say("durable", json!(figure.durable));
+        say("p50Ms", json!(rounded(measured.percentile_ms(500))));
+        say("p99Ms", json!(rounded(measured.percentile_ms(990))));
+        say("perSecond", json!(rounded(measured.per_second())));
+        let governed = figure.history.is_some();
+        say("cpuMsPerCall", json!(governed.then(|| rounded(measured.cpu_ms()))));
+        say("postgresCpuMsPerCall", json!(governed.then(|| rounded(measured.postgres_cpu_ms()))));
+        say("upstreamPerCall", json!(rounded(measured.upstream_per_call())));
+        say("fdatasyncMs", json!(rounded(milliseconds(self.fdatasync))));
+        say("calls", json!(measured.calls()));
+        say("errors", json!(measured.errors));
+        Value::Object(line)
+    }
+}
+
+/// A figure has no more than four digits that mean anything.
+fn rounded(number: f64) -> f64 {
+    (number * 10_000.0).round() / 10_000.0
+}
+
+fn megabytes(kb: u32) -> f64 {
+    f64::from(kb) * 1_024.0 / 1_000_000.0
+}

@@ -1,0 +1,127 @@
+//! What the service sets out to reach (docs/performance.md), beside what was found.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::{Report, Subject, megabytes, rounded};
+use crate::{
+    callers::Kind,
+    measured::{Measured, milliseconds},
+};
+
+/// Memory is flat if it grew by no more than this part since the first quarter of the sessions: before
+/// that, pools and arenas fill.
+const FLAT: f64 = 1.05;
+
+#[derive(Debug)]
+pub(super) struct Aim {
+    name: &'static str,
+    found: f64,
+    /// At most this, unless `at_least`.
+    wanted: f64,
+    at_least: bool,
+    unit: &'static str,
+}
+
+impl Aim {
+    fn at_most(name: &'static str, found: f64, wanted: f64, unit: &'static str) -> Self {
+        Self { name, found, wanted, at_least: false, unit }
+    }
+
+    fn met(&self) -> bool {
+        if self.at_least { self.found >= self.wanted } else { self.found <= self.wanted }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "bench": "aim", "aim": self.name, "found": rounded(self.found), "wanted": rounded(self.wanted),
+            "met": self.met(),
+        })
+    }
+}
+
+impl fmt::Display for Aim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:<7}{}: {:.3} {unit}, wanted {} {:.3} {unit}",
+            if self.met() { "met" } else { "missed" },
+            self.name,
+            self.found,
+            if self.at_least { "≥" } else { "≤" },
+            self.wanted,
+            unit = self.unit
+        )
+    }
+}
+
+pub(super) fn judge(report: &Report) -> Vec<Aim> {
+    let gateway =
+        |callers, durable| report.find(Subject::Gateway(Kind::Mcp), callers, Some(durable));
+    let direct = mean(&report.find(Subject::Direct(Kind::Mcp), 1, None), p50);
+    let added = |durable| mean(&gateway(1, durable), p50) - direct;
+    let sync = milliseconds(report.fdatasync);
+    let mut aims = vec![
+        Aim::at_most("added p50 at 1 caller, durable", added(true), 2.0 * sync + 1.5, "ms"),
+        Aim::at_most("added p50 at 1 caller, commits not waited for", added(false), 1.5, "ms"),
+        Aim {
+            name: "calls a second at 16 callers, durable",
+            found: mean(&gateway(16, true), Measured::per_second),
+            wanted: 600.0,
+            at_least: true,
+            unit: "a second",
+        },
+        Aim::at_most(
+            "our CPU a call at 16 callers, durable",
+            mean(&gateway(16, true), Measured::cpu_ms),
+            0.5,
+            "ms",
+        ),
+        Aim::at_most(
+            "our CPU a call at 1 caller, durable",
+            mean(&gateway(1, true), Measured::cpu_ms),
+            0.5,
+            "ms",
+        ),
+        Aim::at_most(
+            "upstream requests a warm call",
+            report
+                .figures
+                .iter()
+                .filter(|figure| figure.history.is_some())
+                .map(|figure| figure.measured.upstream_per_call())
+                .fold(0.0, f64::max),
+            1.0,
+            "",
+        ),
+    ];
+    if let [(_, empty), (rows, full)] = report.hits[..]
+        && rows > 0
+    {
+        let grown = full / empty;
+        aims.push(Aim::at_most("buffer hits at 20,000 rows, of those at 0", grown, 1.1, "times"));
+    }
+    if let [_, first, .., last] = report.memory[..] {
+        let most = report.memory.iter().map(|(_, kb)| *kb).max().unwrap_or_default();
+        aims.push(Aim::at_most("resident memory of `up`", megabytes(most), 80.0, "MB"));
+        let grown = f64::from(last.1) / f64::from(first.1);
+        aims.push(Aim::at_most(
+            "memory after all abandoned sessions, of that after a quarter",
+            grown,
+            FLAT,
+            "times",
+        ));
+    }
+    aims
+}
+
+fn p50(measured: &Measured) -> f64 {
+    measured.percentile_ms(500)
+}
+
+/// Of the figures with and without history.
+fn mean(measured: &[&Measured], of: impl Fn(&Measured) -> f64) -> f64 {
+    let count = u32::try_from(measured.len()).unwrap_or(1).max(1);
+    measured.iter().map(|one| of(one)).sum::<f64>() / f64::from(count)
+}
