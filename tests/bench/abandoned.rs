@@ -20,7 +20,7 @@ const AT_ONCE: usize = 16;
 /// Memory is looked at this often besides the beginning.
 const LOOKS: usize = 4;
 
-pub async fn measure(
+pub(crate) async fn measure(
     gateway: &Gateway,
     sessions: usize,
     numbers: &Arc<Numbers>,

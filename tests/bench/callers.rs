@@ -30,24 +30,24 @@ const MOST_ERRORS: u32 = 5;
 
 /// Where and as whom a tool is called.
 #[derive(Debug, Clone)]
-pub struct Access {
-    pub url: Url,
-    pub tool: String,
-    pub token: Option<String>,
+pub(crate) struct Access {
+    pub(crate) url: Url,
+    pub(crate) tool: String,
+    pub(crate) token: Option<String>,
 }
 
 /// Makes every input of a run another one.
 #[derive(Debug, Default)]
-pub struct Numbers(AtomicU64);
+pub(crate) struct Numbers(AtomicU64);
 
 impl Numbers {
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// rmcp's client.
     Mcp,
     /// A kept connection and one write for each call: what is left of a call without a client.
@@ -56,21 +56,25 @@ pub enum Kind {
 
 /// One client with a connection of its own.
 #[derive(Debug)]
-pub enum Caller {
+pub(crate) enum Caller {
     Mcp(Box<RunningService<RoleClient, ClientConfig>>, String),
     Raw(Box<Connection>, Access),
 }
 
-pub fn arguments(number: u64) -> Value {
+pub(crate) fn arguments(number: u64) -> Value {
     json!({ "text": format!("this is call {number} of the bench"), "number": number })
 }
 
-pub async fn connect(access: &Access, kind: Kind, callers: usize) -> anyhow::Result<Vec<Caller>> {
+pub(crate) async fn connect(
+    access: &Access,
+    kind: Kind,
+    callers: usize,
+) -> anyhow::Result<Vec<Caller>> {
     try_join_all((0..callers).map(|_| Caller::connect(access, kind))).await
 }
 
 /// Gives the connections back.
-pub async fn end(callers: Vec<Caller>) {
+pub(crate) async fn end(callers: Vec<Caller>) {
     let ends = callers.into_iter().map(|caller| async {
         if let Caller::Mcp(service, _) = caller {
             let _ = tokio::time::timeout(Duration::from_secs(1), service.cancel()).await;
@@ -80,7 +84,7 @@ pub async fn end(callers: Vec<Caller>) {
 }
 
 /// Every caller calls until `time` is over, and finishes its last call.
-pub async fn round(
+pub(crate) async fn round(
     callers: Vec<Caller>,
     time: Duration,
     numbers: &Arc<Numbers>,

@@ -8,10 +8,10 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, postgres::PgPoolOptions};
 
 /// A connection hands its counters in when it was idle for 10 s (PostgreSQL 15 and later:
 /// `PGSTAT_IDLE_INTERVAL`), if it was too busy before.
-pub const QUIET: Duration = Duration::from_millis(11_000);
+pub(crate) const QUIET: Duration = Duration::from_millis(11_000);
 
 #[derive(Debug)]
-pub struct Database {
+pub(crate) struct Database {
     address: Address,
     admin: sqlx::PgPool,
     history: u32,
@@ -19,7 +19,7 @@ pub struct Database {
 
 impl Database {
     /// Makes `history` calls out of the one that was made, and keeps them aside.
-    pub async fn connect(postgres_dir: &Path, history: u32) -> anyhow::Result<Self> {
+    pub(crate) async fn connect(postgres_dir: &Path, history: u32) -> anyhow::Result<Self> {
         let address = locate(postgres_dir)?;
         let url = address.url("bailiwick", "postgres");
         let admin = PgPoolOptions::new().max_connections(1).connect(&url).await?;
@@ -29,7 +29,7 @@ impl Database {
     }
 
     /// Takes out what was measured, and puts the history back.
-    pub async fn reset_history(&self) -> anyhow::Result<()> {
+    pub(crate) async fn reset_history(&self) -> anyhow::Result<()> {
         sqlx::raw_sql("CALL bench.reset()").execute(&self.admin).await?;
         if self.history > 0 {
             let clean = "VACUUM (ANALYZE) cas_objects, tool_calls, invocations, \
@@ -41,7 +41,7 @@ impl Database {
     }
 
     /// For everybody, at once.
-    pub async fn set_durable(&self, durable: bool) -> anyhow::Result<()> {
+    pub(crate) async fn set_durable(&self, durable: bool) -> anyhow::Result<()> {
         let value = if durable { "on" } else { "off" };
         let set = format!("ALTER SYSTEM SET synchronous_commit = {value}");
         sqlx::raw_sql(AssertSqlSafe(set)).execute(&self.admin).await?;
@@ -56,7 +56,7 @@ impl Database {
     }
 
     /// What the service's own role is shown.
-    pub async fn durability(&self) -> anyhow::Result<String> {
+    pub(crate) async fn durability(&self) -> anyhow::Result<String> {
         let mut shown = Vec::new();
         for name in ["synchronous_commit", "fsync", "full_page_writes", "wal_sync_method"] {
             shown.push(format!("{name} = {}", self.show(name).await?));
@@ -73,7 +73,7 @@ impl Database {
     }
 
     /// Pages that were found in shared buffers so far, by statements of the service's database.
-    pub async fn hits(&self) -> anyhow::Result<f64> {
+    pub(crate) async fn hits(&self) -> anyhow::Result<f64> {
         // From another database, so that asking is not counted.
         let mut other = PgConnection::connect(&self.address.admin_url()).await?;
         let hits = "SELECT blks_hit::float8 FROM pg_stat_database WHERE datname = 'bailiwick'";

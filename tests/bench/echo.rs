@@ -23,20 +23,20 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use url::Url;
 
-pub const TOOL: &str = "echo";
+pub(crate) const TOOL: &str = "echo";
 
 const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":3600000,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1"}}}"#;
 const TOOLS: &str = r#"{"resultType":"complete","ttlMs":3600000,"cacheScope":"public","tools":[{"name":"echo","description":"Says it back","inputSchema":{"type":"object","properties":{"text":{"type":"string","maxLength":200},"number":{"type":"integer","minimum":0}},"required":["text","number"],"additionalProperties":false}}]}"#;
 
 /// Runs until the process ends.
 #[derive(Debug)]
-pub struct Echo {
+pub(crate) struct Echo {
     address: SocketAddr,
     requests: Arc<AtomicU64>,
 }
 
 impl Echo {
-    pub fn start() -> anyhow::Result<Self> {
+    pub(crate) fn start() -> anyhow::Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -58,13 +58,13 @@ impl Echo {
         Ok(Self { address, requests })
     }
 
-    pub fn url(&self) -> Url {
+    pub(crate) fn url(&self) -> Url {
         let url = format!("http://{}/mcp", self.address);
         Url::parse(&url).expect("an address and a port make a URL")
     }
 
     /// HTTP requests so far.
-    pub fn requests(&self) -> u64 {
+    pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 }

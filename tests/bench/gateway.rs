@@ -8,24 +8,24 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub struct Gateway {
-    pub access: Access,
+pub(crate) struct Gateway {
+    pub(crate) access: Access,
     /// Calls before the measured ones.
-    pub history: u32,
-    pub database: Database,
-    pub installation: Installation,
+    pub(crate) history: u32,
+    pub(crate) database: Database,
+    pub(crate) installation: Installation,
     postgres_pid: u32,
 }
 
 /// CPU time so far.
 #[derive(Debug, Clone, Copy)]
-pub struct Cpu {
-    pub ours: Duration,
-    pub postgres: Duration,
+pub(crate) struct Cpu {
+    pub(crate) ours: Duration,
+    pub(crate) postgres: Duration,
 }
 
 impl Gateway {
-    pub async fn start(
+    pub(crate) async fn start(
         plan: &Plan,
         dir: &Path,
         name: &str,
@@ -40,7 +40,7 @@ impl Gateway {
         Ok(Self { access, history, database, installation, postgres_pid })
     }
 
-    pub fn cpu(&self) -> Cpu {
+    pub(crate) fn cpu(&self) -> Cpu {
         Cpu {
             ours: machine::cpu(self.installation.pid()),
             postgres: machine::cpu_of_family(self.postgres_pid),
@@ -48,7 +48,7 @@ impl Gateway {
     }
 
     /// Resident memory of `up`, without its Postgres.
-    pub fn resident_kb(&self) -> anyhow::Result<u32> {
+    pub(crate) fn resident_kb(&self) -> anyhow::Result<u32> {
         machine::resident_kb(self.installation.pid())
     }
 }

@@ -25,15 +25,15 @@ const END: Duration = Duration::from_secs(20);
 
 /// Dropped, it is told to end, and its Postgres with it.
 #[derive(Debug)]
-pub struct Installation {
+pub(crate) struct Installation {
     child: Child,
     dir: PathBuf,
-    pub url: Url,
+    pub(crate) url: Url,
 }
 
 impl Installation {
     /// Blocks until it is ready.
-    pub fn start(plan: &Plan, dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn start(plan: &Plan, dir: &Path) -> anyhow::Result<Self> {
         let log = dir.with_extension("log");
         let mut command = Command::new(&plan.binary);
         for (name, _) in std::env::vars_os() {
@@ -87,16 +87,16 @@ impl Installation {
         }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn postgres_dir(&self) -> PathBuf {
+    pub(crate) fn postgres_dir(&self) -> PathBuf {
         self.dir.join("postgres")
     }
 
     /// Process id of its Postgres's first process.
-    pub fn postgres_pid(&self) -> anyhow::Result<u32> {
+    pub(crate) fn postgres_pid(&self) -> anyhow::Result<u32> {
         let file = fs::read_to_string(self.postgres_dir().join("data/postmaster.pid"))
             .context("its postgres left no process id")?;
         let first = file.lines().next().unwrap_or_default();
@@ -104,7 +104,7 @@ impl Installation {
     }
 
     /// The value of one of the files that the first start makes.
-    pub fn secret(&self, name: &str) -> anyhow::Result<String> {
+    pub(crate) fn secret(&self, name: &str) -> anyhow::Result<String> {
         let path = self.dir.join(name);
         let text = fs::read_to_string(&path).with_context(|| format!("no {}", path.display()))?;
         Ok(text.trim().to_owned())

@@ -16,7 +16,7 @@ const SYNCS: usize = 400;
 /// As much as Postgres writes of its log at once.
 const PAGE: [u8; 8_192] = [0x5a; 8_192];
 
-pub fn words() -> String {
+pub(crate) fn words() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let model = read("/proc/cpuinfo");
     let model = model.lines().find_map(|line| line.strip_prefix("model name\t: "));
@@ -32,7 +32,7 @@ pub fn words() -> String {
 }
 
 /// CPU time of a running process: of all its threads that live, to the nanosecond.
-pub fn cpu(pid: u32) -> Duration {
+pub(crate) fn cpu(pid: u32) -> Duration {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks
         .filter_map(|task| {
@@ -43,7 +43,7 @@ pub fn cpu(pid: u32) -> Duration {
 }
 
 /// CPU time of a process, its children, and the children that it had.
-pub fn cpu_of_family(pid: u32) -> Duration {
+pub(crate) fn cpu_of_family(pid: u32) -> Duration {
     let mut family = cpu(pid) + cpu_of_dead_children(pid);
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in processes {
@@ -73,7 +73,7 @@ fn fields(pid: u32) -> Vec<String> {
 }
 
 /// Resident memory, in kB of 1,024 bytes.
-pub fn resident_kb(pid: u32) -> anyhow::Result<u32> {
+pub(crate) fn resident_kb(pid: u32) -> anyhow::Result<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).context("the process ended")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
@@ -81,7 +81,7 @@ pub fn resident_kb(pid: u32) -> anyhow::Result<u32> {
 }
 
 /// The median time to make one page durable, in a file that has its full length already.
-pub fn fdatasync(dir: &Path) -> anyhow::Result<Duration> {
+pub(crate) fn fdatasync(dir: &Path) -> anyhow::Result<Duration> {
     let mut file = tempfile::tempfile_in(dir)?;
     for _ in 0..256 {
         file.write_all(&PAGE)?;

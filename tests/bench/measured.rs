@@ -3,32 +3,32 @@
 use std::time::Duration;
 
 #[derive(Debug, Default)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// Of calls that succeeded.
     latencies: Vec<Duration>,
     elapsed: Duration,
-    pub errors: u32,
-    pub first_error: Option<String>,
+    pub(crate) errors: u32,
+    pub(crate) first_error: Option<String>,
     /// Requests that reached the echo server.
-    pub upstream: u64,
+    pub(crate) upstream: u64,
     /// Of the gateway's process.
-    pub cpu: Duration,
+    pub(crate) cpu: Duration,
     /// Of all processes of its Postgres.
-    pub postgres_cpu: Duration,
+    pub(crate) postgres_cpu: Duration,
 }
 
 impl Measured {
-    pub fn of(latencies: Vec<Duration>, elapsed: Duration) -> Self {
+    pub(crate) fn of(latencies: Vec<Duration>, elapsed: Duration) -> Self {
         Self { latencies, elapsed, ..Self::default() }
     }
 
-    pub fn fail(&mut self, error: &anyhow::Error) {
+    pub(crate) fn fail(&mut self, error: &anyhow::Error) {
         self.errors += 1;
         self.first_error.get_or_insert_with(|| format!("{error:#}"));
     }
 
     /// Another part of the same figure.
-    pub fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.latencies.extend(other.latencies);
         self.elapsed += other.elapsed;
         self.errors += other.errors;
@@ -39,53 +39,53 @@ impl Measured {
     }
 
     /// Callers that worked side by side.
-    pub fn beside(&mut self, other: Self) {
+    pub(crate) fn beside(&mut self, other: Self) {
         let elapsed = self.elapsed.max(other.elapsed);
         self.add(other);
         self.elapsed = elapsed;
     }
 
-    pub fn must_be_clean(&self) -> anyhow::Result<()> {
+    pub(crate) fn must_be_clean(&self) -> anyhow::Result<()> {
         match &self.first_error {
             None => Ok(()),
             Some(error) => anyhow::bail!("{} calls failed before measuring: {error}", self.errors),
         }
     }
 
-    pub fn calls(&self) -> u32 {
+    pub(crate) fn calls(&self) -> u32 {
         u32::try_from(self.latencies.len()).unwrap_or(u32::MAX)
     }
 
     /// In ms; `part` of the calls, in thousandths, were as fast as this. 0 without calls.
-    pub fn percentile_ms(&self, part: usize) -> f64 {
+    pub(crate) fn percentile_ms(&self, part: usize) -> f64 {
         let mut sorted = self.latencies.clone();
         sorted.sort_unstable();
         let index = (sorted.len() * part / 1_000).min(sorted.len().saturating_sub(1));
         sorted.get(index).map_or(0.0, |latency| milliseconds(*latency))
     }
 
-    pub fn per_second(&self) -> f64 {
+    pub(crate) fn per_second(&self) -> f64 {
         f64::from(self.calls()) / self.elapsed.as_secs_f64().max(f64::EPSILON)
     }
 
     /// A sum as its part of each call.
-    pub fn per_call(&self, sum: f64) -> f64 {
+    pub(crate) fn per_call(&self, sum: f64) -> f64 {
         sum / f64::from(self.calls().max(1))
     }
 
-    pub fn cpu_ms(&self) -> f64 {
+    pub(crate) fn cpu_ms(&self) -> f64 {
         self.per_call(milliseconds(self.cpu))
     }
 
-    pub fn postgres_cpu_ms(&self) -> f64 {
+    pub(crate) fn postgres_cpu_ms(&self) -> f64 {
         self.per_call(milliseconds(self.postgres_cpu))
     }
 
-    pub fn upstream_per_call(&self) -> f64 {
+    pub(crate) fn upstream_per_call(&self) -> f64 {
         self.per_call(f64::from(u32::try_from(self.upstream).unwrap_or(u32::MAX)))
     }
 }
 
-pub fn milliseconds(duration: Duration) -> f64 {
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1_000.0
 }

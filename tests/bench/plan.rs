@@ -11,18 +11,18 @@ use anyhow::Context;
 use tempfile::TempDir;
 
 #[derive(Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Of each figure.
     seconds: f64,
-    pub sessions: usize,
-    pub json: Option<PathBuf>,
+    pub(crate) sessions: usize,
+    pub(crate) json: Option<PathBuf>,
     dir: Option<PathBuf>,
     /// The program that is measured.
-    pub binary: PathBuf,
+    pub(crate) binary: PathBuf,
 }
 
 impl Plan {
-    pub fn of_environment() -> anyhow::Result<Self> {
+    pub(crate) fn of_environment() -> anyhow::Result<Self> {
         let binary = match variable("BENCH_BIN") {
             Some(binary) => binary.into(),
             None => beside_this_one()?,
@@ -42,13 +42,13 @@ impl Plan {
     }
 
     /// One of `turns` parts of a figure's time.
-    pub fn turn(&self, turns: u32) -> Duration {
+    pub(crate) fn turn(&self, turns: u32) -> Duration {
         Duration::from_secs_f64(self.seconds / f64::from(turns))
     }
 
     /// Removed when dropped. The account of the private Postgres must pass through it, which holds no
     /// secret itself.
-    pub fn directory(&self) -> anyhow::Result<TempDir> {
+    pub(crate) fn directory(&self) -> anyhow::Result<TempDir> {
         let parent = self.dir.clone().unwrap_or_else(std::env::temp_dir);
         let dir = tempfile::Builder::new().prefix("blw-bench-").tempdir_in(&parent);
         let dir = dir.with_context(|| format!("no directory below {}", parent.display()))?;

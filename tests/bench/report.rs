@@ -14,7 +14,7 @@ use crate::{
 
 /// Who was asked, and by which client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
+pub(crate) enum Subject {
     Direct(Kind),
     Gateway(Kind),
 }
@@ -31,18 +31,18 @@ impl Subject {
 }
 
 #[derive(Debug)]
-pub struct Figure {
-    pub subject: Subject,
-    pub callers: usize,
+pub(crate) struct Figure {
+    pub(crate) subject: Subject,
+    pub(crate) callers: usize,
     /// `None` where there is no database.
-    pub history: Option<u32>,
-    pub durable: Option<bool>,
-    pub measured: Measured,
+    pub(crate) history: Option<u32>,
+    pub(crate) durable: Option<bool>,
+    pub(crate) measured: Measured,
 }
 
 /// Everything that was measured so far.
 #[derive(Debug, Default)]
-pub struct Report {
+pub(crate) struct Report {
     fdatasync: Duration,
     figures: Vec<Figure>,
     /// Rows of history, shared-buffer hits a call.
@@ -55,14 +55,14 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn fdatasync(&mut self, median: Duration) {
+    pub(crate) fn fdatasync(&mut self, median: Duration) {
         println!("one fdatasync: {:.3} ms (median)\n", milliseconds(median));
         self.fdatasync = median;
     }
 
     /// Above a table of figures.
     #[expect(clippy::unused_self, reason = "belongs to the lines that `figure` prints")]
-    pub fn head(&self) {
+    pub(crate) fn head(&self) {
         println!(
             "{:<12}{:>8}{:>9}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}",
             "subject",
@@ -79,7 +79,7 @@ impl Report {
         );
     }
 
-    pub fn figure(&mut self, figure: Figure) {
+    pub(crate) fn figure(&mut self, figure: Figure) {
         let Figure { subject, callers, history, durable, measured } = &figure;
         let governed = history.is_some();
         println!(
@@ -101,18 +101,18 @@ impl Report {
     }
 
     /// `measured` are the calls that the hits were counted over.
-    pub fn hits(&mut self, history: u32, hits: f64, measured: &Measured) {
+    pub(crate) fn hits(&mut self, history: u32, hits: f64, measured: &Measured) {
         println!("  {history:>6} rows: {hits:.1} in {} calls", measured.calls());
         self.count(measured);
         self.hits.push((history, hits));
     }
 
-    pub fn memory(&mut self, sessions: usize, kb: u32) {
+    pub(crate) fn memory(&mut self, sessions: usize, kb: u32) {
         println!("  {sessions:>6}: {:.1} MB", megabytes(kb));
         self.memory.push((sessions, kb));
     }
 
-    pub fn failed(&mut self, error: &anyhow::Error) {
+    pub(crate) fn failed(&mut self, error: &anyhow::Error) {
         let mut one = Measured::default();
         one.fail(error);
         self.count(&one);
@@ -126,11 +126,11 @@ impl Report {
     }
 
     /// Calls that failed while they were measured.
-    pub fn errors(&self) -> u32 {
+    pub(crate) fn errors(&self) -> u32 {
         self.errors
     }
 
-    pub fn aims(&mut self) {
+    pub(crate) fn aims(&mut self) {
         println!("\naims (they decide nothing)");
         self.aims = aims::judge(self);
         for aim in &self.aims {
@@ -147,7 +147,7 @@ impl Report {
     }
 
     /// One JSON line a figure.
-    pub fn write_json(&self, path: Option<&Path>) -> anyhow::Result<()> {
+    pub(crate) fn write_json(&self, path: Option<&Path>) -> anyhow::Result<()> {
         let Some(path) = path else { return Ok(()) };
         let mut lines: Vec<Value> = self.figures.iter().map(|figure| self.json(figure)).collect();
         let fdatasync = rounded(milliseconds(self.fdatasync));

@@ -24,7 +24,7 @@ const FIRST_CALL: u64 = 1 << 52;
 
 /// Registers the echo server, begins a session that may use it, calls once, and answers the question
 /// with `allow_matching`: from here on a grant stands.
-pub async fn prepare(installation: &Installation, echo: &Echo) -> anyhow::Result<Access> {
+pub(crate) async fn prepare(installation: &Installation, echo: &Echo) -> anyhow::Result<Access> {
     let rest = Rest {
         client: Client::builder().no_proxy().build()?,
         url: installation.url.clone(),

@@ -12,22 +12,22 @@ use crate::callers::Access;
 
 /// Dropped, the socket is closed and nobody is told anything.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
     host: String,
     path: String,
 }
 
 #[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
     /// `Mcp-Session-Id`, if there was one.
-    pub mcp_session: Option<String>,
-    pub body: String,
+    pub(crate) mcp_session: Option<String>,
+    pub(crate) body: String,
 }
 
 impl Connection {
-    pub async fn open(url: &Url) -> anyhow::Result<Self> {
+    pub(crate) async fn open(url: &Url) -> anyhow::Result<Self> {
         let address = url.socket_addrs(|| None)?;
         let stream = TcpStream::connect(&*address).await.context("no connection")?;
         stream.set_nodelay(true)?;
@@ -36,7 +36,7 @@ impl Connection {
     }
 
     /// `tools/call` of 2026-07-28; the body of its answer.
-    pub async fn call_modern(
+    pub(crate) async fn call_modern(
         &mut self,
         access: &Access,
         id: u64,
@@ -67,7 +67,7 @@ impl Connection {
         }
     }
 
-    pub async fn post(
+    pub(crate) async fn post(
         &mut self,
         token: Option<&str>,
         headers: &[(&str, &str)],

@@ -183,13 +183,14 @@ async fn of_two_superadmins_who_end_each_other_one_stays() {
         let owner = world.owner().await;
         let mut door = owner.begin().await.unwrap();
         sqlx::query("SELECT FROM users FOR UPDATE").execute(&mut *door).await.unwrap();
+        let superuser = world.superuser().await;
         let waiting = async {
             tests::world::eventually("both wait for the lock", async || {
                 let count: i64 = sqlx::query_scalar(
                     "SELECT count(*) FROM pg_stat_activity
                      WHERE datname = current_database() AND wait_event_type = 'Lock'",
                 )
-                .fetch_one(&owner)
+                .fetch_one(&superuser)
                 .await
                 .unwrap();
                 (count == 2).then_some(())

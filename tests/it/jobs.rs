@@ -52,7 +52,8 @@ impl Scene {
 async fn a_new_server_is_discovered_by_the_worker() {
     let scene = Scene::new().await;
     scene.register_server().await;
-    eventually("the server is ready", async || (scene.status().await == "ready").then_some(())).await;
+    eventually("the server is ready", async || (scene.status().await == "ready").then_some(()))
+        .await;
     scene.drain().await;
 }
 
@@ -64,18 +65,21 @@ async fn a_discovery_that_failed_is_tried_again_after_a_pause() {
     scene.peer.script_method("server/discover", [broken()]);
     scene.peer.script_method("initialize", [broken()]);
     scene.register_server().await;
-    eventually("the failure is seen", async || (scene.status().await == "error").then_some(())).await;
+    eventually("the failure is seen", async || (scene.status().await == "error").then_some(()))
+        .await;
 
     scene.peer.script_method("server/discover", []);
     scene.peer.script_method("initialize", []);
-    eventually("the server is ready", async || (scene.status().await == "ready").then_some(())).await;
+    eventually("the server is ready", async || (scene.status().await == "ready").then_some(()))
+        .await;
 
     let owner = scene.world.owner().await;
-    let jobs: Vec<(String, Value)> =
-        sqlx::query_as("SELECT status, convert_from(job, 'UTF8')::jsonb FROM apalis.jobs ORDER BY run_at, id")
-            .fetch_all(&owner)
-            .await
-            .unwrap();
+    let jobs: Vec<(String, Value)> = sqlx::query_as(
+        "SELECT status, convert_from(job, 'UTF8')::jsonb FROM apalis.jobs ORDER BY run_at, id",
+    )
+    .fetch_all(&owner)
+    .await
+    .unwrap();
     let attempts: Vec<u64> = jobs.iter().filter_map(|(_, job)| job["attempt"].as_u64()).collect();
     assert!(attempts.windows(2).all(|pair| pair[1] == pair[0] + 1), "{attempts:?}");
     assert!(attempts.len() >= 2, "{attempts:?}");
@@ -99,11 +103,12 @@ async fn a_job_of_a_rolled_back_change_does_not_exist() {
     tx.commit().await.unwrap();
 
     let owner = world.owner().await;
-    let servers: Vec<String> =
-        sqlx::query_scalar("SELECT convert_from(job, 'UTF8')::jsonb ->> 'server_id' FROM apalis.jobs")
-            .fetch_all(&owner)
-            .await
-            .unwrap();
+    let servers: Vec<String> = sqlx::query_scalar(
+        "SELECT convert_from(job, 'UTF8')::jsonb ->> 'server_id' FROM apalis.jobs",
+    )
+    .fetch_all(&owner)
+    .await
+    .unwrap();
     assert_eq!(servers, ["custom-000000000002"]);
 }
 
@@ -132,7 +137,10 @@ async fn old_jobs_workers_nodes_and_call_ids_are_forgotten_and_young_ones_kept()
     assert_eq!(names("SELECT id FROM apalis.jobs ORDER BY 1").await.unwrap(), ["b", "c"]);
     assert_eq!(names("SELECT id FROM apalis.workers").await.unwrap(), ["young"]);
     assert_eq!(names("SELECT place FROM nodes ORDER BY 1").await.unwrap(), ["here", "young"]);
-    assert_eq!(names("SELECT name FROM ticks WHERE name LIKE 'of-%'").await.unwrap(), Vec::<String>::new());
+    assert_eq!(
+        names("SELECT name FROM ticks WHERE name LIKE 'of-%'").await.unwrap(),
+        Vec::<String>::new()
+    );
 
     app::housekeeping::make_partitions(&world.ctx).await.unwrap();
     app::housekeeping::forget_calls(&world.ctx).await.unwrap();

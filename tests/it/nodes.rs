@@ -174,8 +174,7 @@ async fn one_node_at_a_time_does_a_tick_and_a_bad_one_holds_up_no_other() {
     let (first, second) = (another(&world), another(&world));
     nodes::register(&first, Kind::Worker, "one").await.unwrap();
     nodes::register(&second, Kind::Worker, "two").await.unwrap();
-    let loops =
-        [&first, &second].map(|node| tokio::spawn(tick::run(node.clone(), TICKS)));
+    let loops = [&first, &second].map(|node| tokio::spawn(tick::run(node.clone(), TICKS)));
 
     eventually("both bad ticks were tried three times", async || {
         let tried = |count: &AtomicU32| count.load(Ordering::SeqCst) >= 3;
@@ -188,13 +187,18 @@ async fn one_node_at_a_time_does_a_tick_and_a_bad_one_holds_up_no_other() {
     for running in loops {
         running.await.unwrap();
     }
-    assert_eq!(COUNTED.load(Ordering::SeqCst), 1, "two nodes looked many times, and it was due once");
+    assert_eq!(
+        COUNTED.load(Ordering::SeqCst),
+        1,
+        "two nodes looked many times, and it was due once"
+    );
 
-    let done: Vec<(String, bool)> =
-        sqlx::query_as("SELECT name, done_at IS NOT NULL FROM ticks WHERE name LIKE 'test-%' ORDER BY name")
-            .fetch_all(&owner)
-            .await
-            .unwrap();
+    let done: Vec<(String, bool)> = sqlx::query_as(
+        "SELECT name, done_at IS NOT NULL FROM ticks WHERE name LIKE 'test-%' ORDER BY name",
+    )
+    .fetch_all(&owner)
+    .await
+    .unwrap();
     let expected = [("test-counts", true), ("test-fails", false), ("test-panics", false)];
     assert_eq!(done, expected.map(|(name, done)| (name.to_owned(), done)));
 }

@@ -116,11 +116,16 @@ impl Up {
         self.child.wait().unwrap();
     }
 
-    async fn ask(&self, method: reqwest::Method, token: &str, path: &str, body: Option<Value>) -> Value {
+    async fn ask(
+        &self,
+        method: reqwest::Method,
+        token: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> Value {
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let mut request = client
-            .request(method, format!("{}{path}", self.url))
-            .bearer_auth(token.trim_end());
+        let mut request =
+            client.request(method, format!("{}{path}", self.url)).bearer_auth(token.trim_end());
         if let Some(body) = body {
             request = request.json(&body);
         }
@@ -227,7 +232,8 @@ async fn an_interrupted_first_start_is_completed() {
     up.stop();
 }
 
-#[tokio::test]
+// The peer must answer while this thread waits for the program.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_operator_works_beside_a_running_service_and_a_person_calls_a_tool() {
     let place = Place::new();
     let nothing = place.run(&["tenant", "create", "acme"]);
@@ -244,8 +250,16 @@ async fn the_operator_works_beside_a_running_service_and_a_person_calls_a_tool()
     let arguments = ["user", "create", "ann@acme.test", "--role", "admin", "--tenant", "acme"];
     assert!(place.run(&arguments).status.success());
     let arguments = [
-        "token", "create", "--user", "ann@acme.test", "--tenant", "acme", "--scopes", "api:read",
-        "--expires", "30d",
+        "token",
+        "create",
+        "--user",
+        "ann@acme.test",
+        "--tenant",
+        "acme",
+        "--scopes",
+        "api:read",
+        "--expires",
+        "30d",
     ];
     let made = place.run(&arguments);
     let token = text(&made.stdout).lines().last().unwrap().to_owned();
@@ -276,7 +290,8 @@ async fn the_operator_works_beside_a_running_service_and_a_person_calls_a_tool()
 fn settings_that_are_not_usable_are_named_together() {
     let place = Place::new();
     let mut command = place.command(&["up"]);
-    let output = command.env("BAILIWICK_LISTEN", "here").env("BAILIWICK_LIKE_THIS", "1").output().unwrap();
+    let output =
+        command.env("BAILIWICK_LISTEN", "here").env("BAILIWICK_LIKE_THIS", "1").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let words = text(&output.stderr);
     assert!(words.contains("BAILIWICK_LISTEN") && words.contains("BAILIWICK_LIKE_THIS"), "{words}");

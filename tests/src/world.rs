@@ -185,6 +185,11 @@ impl World {
         pool(&self.database.owner_url, 2).await
     }
 
+    /// As the superuser, in the world's database: to see what other connections do.
+    pub async fn superuser(&self) -> PgPool {
+        pool(&self.database.admin_url, 1).await
+    }
+
     /// As the app role, with one connection only: what one transaction leaves behind, the next finds.
     pub async fn app_role(&self) -> PgPool {
         pool(&self.database.app_url, 1).await

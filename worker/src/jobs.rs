@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use apalis::{
     layers::WorkerBuilderExt,
-    prelude::{
-        BackendExt, Monitor, MonitorError, ParallelizeExt, Strategy, WorkerBuilder,
-    },
+    prelude::{BackendExt, Monitor, MonitorError, ParallelizeExt, Strategy, WorkerBuilder},
 };
 use apalis_postgres::{Config, PostgresStorage};
 use app::Ctx;

@@ -95,7 +95,7 @@ mod tests {
             Outcome::of(&Error::new(Code::RateLimited, "later").retry_after(wait), 0)
         };
         assert_eq!(asks(30), Outcome::RetryAfter(Duration::from_secs(30)));
-        assert_eq!(asks(86_400), Outcome::RetryAfter(Duration::from_secs(300)));
+        assert_eq!(asks(86_400), Outcome::RetryAfter(Duration::from_mins(5)));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use app::{Ctx, broker, housekeeping, permissions, tick::Tick};
 use domain::{Error, limits};
 
-const HOUR: Duration = Duration::from_secs(3_600);
-const DAY: Duration = Duration::from_secs(24 * 3_600);
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
 
 /// The ticks of this version.
 pub const TICKS: &[Tick] = &[

@@ -174,17 +174,16 @@ async fn update(
     Id(id): Id<SessionId>,
     Body(patch): Body<SessionPatch>,
 ) -> Result<Json<Session>, Problem> {
-    let session = match patch.approval_mode {
-        Some(mode) => switch(&ctx, &caller, id, mode, &patch).await?,
-        None => {
-            caller.require_scope(Scope::ApiWrite)?;
-            let change = SessionChange {
-                title: patch.title,
-                project: patch.project_id,
-                enabled_source_ids: patch.enabled_source_ids,
-            };
-            sessions::update(&ctx, &caller, id, change).await?
-        }
+    let session = if let Some(mode) = patch.approval_mode {
+        switch(&ctx, &caller, id, mode, &patch).await?
+    } else {
+        caller.require_scope(Scope::ApiWrite)?;
+        let change = SessionChange {
+            title: patch.title,
+            project: patch.project_id,
+            enabled_source_ids: patch.enabled_source_ids,
+        };
+        sessions::update(&ctx, &caller, id, change).await?
     };
     Ok(Json(session.into()))
 }

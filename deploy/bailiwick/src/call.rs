@@ -16,8 +16,7 @@ use rmcp::{
     },
     service::{ClientLifecycleMode, ClientServiceExt, RunningService},
     transport::{
-        StreamableHttpClientTransport,
-        streamable_http_client::StreamableHttpClientTransportConfig,
+        StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
     },
 };
 use runtime::config::{self, Settings};
@@ -25,7 +24,11 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use url::{Host, Url};
 
-use crate::{cli::Call, failure::Failure, installation::{self, Installation}};
+use crate::{
+    cli::Call,
+    failure::Failure,
+    installation::{self, Installation},
+};
 use questions::Questions;
 use rest::Rest;
 
@@ -140,9 +143,14 @@ impl Gateway {
 }
 
 fn parse(url: &str) -> Result<Url, Failure> {
-    let problem = || Failure::usage("the gateway's URL must be such as https://bailiwick.example.org");
+    let problem =
+        || Failure::usage("the gateway's URL must be such as https://bailiwick.example.org");
     let url = Url::parse(url).map_err(|_| problem())?;
-    if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(problem()) }
+    if matches!(url.scheme(), "http" | "https") && url.has_host() {
+        Ok(url)
+    } else {
+        Err(problem())
+    }
 }
 
 /// A proxy of the environment is for other machines.

@@ -45,7 +45,8 @@ impl Installation {
     /// The directory of the settings, else the default one.
     pub(crate) fn of(settings: &Settings) -> Result<Self, Failure> {
         let dir = settings.data_dir.clone().or_else(default_dir);
-        let dir = dir.ok_or_else(|| Failure::usage("there is no home directory: name a --data-dir"))?;
+        let dir =
+            dir.ok_or_else(|| Failure::usage("there is no home directory: name a --data-dir"))?;
         let dir = std::path::absolute(&dir)
             .map_err(|error| Failure::because("the data directory's path is not usable", error))?;
         Ok(Self { dir })

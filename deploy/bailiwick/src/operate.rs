@@ -159,15 +159,12 @@ fn password_of(url: &SecretString) -> Option<SecretString> {
             [high, low, ..] if *first == b'%' => hex(*high).zip(hex(*low)),
             _ => None,
         };
-        match escaped {
-            Some((high, low)) => {
-                decoded.push(high << 4 | low);
-                rest = &after[2..];
-            }
-            None => {
-                decoded.push(*first);
-                rest = after;
-            }
+        if let Some((high, low)) = escaped {
+            decoded.push(high << 4 | low);
+            rest = &after[2..];
+        } else {
+            decoded.push(*first);
+            rest = after;
         }
     }
     String::from_utf8(decoded).ok().map(SecretString::from)

@@ -155,7 +155,10 @@ impl Node {
         // A database that does not answer must not hold up the end; the lease ends the node then.
         let farewell = async {
             if let Err(error) = nodes::end(&self.ctx).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the node could not be ended");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the node could not be ended"
+                );
             }
             self.ctx.db.close().await;
         };

@@ -153,8 +153,11 @@ async fn first_start(ctx: &Ctx, installation: &Installation) -> Result<(), Failu
         installation.read_or_make(installation::ADMIN_PASSWORD, installation::new_password)?;
     match app::users::find(ctx, tenant.id, ADMIN).await {
         Err(error) if error.code == Code::NotFound => {
-            let new =
-                NewUser { email: ADMIN.to_owned(), role: Role::Superadmin, password: Some(password) };
+            let new = NewUser {
+                email: ADMIN.to_owned(),
+                role: Role::Superadmin,
+                password: Some(password),
+            };
             app::users::create(ctx, TENANT, new).await?;
         }
         found => drop(found?),

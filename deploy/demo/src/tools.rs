@@ -86,12 +86,20 @@ impl Tools {
         Self
     }
 
-    #[tool(title = "Greet", description = "Says hello to somebody.", annotations(read_only_hint = true))]
+    #[tool(
+        title = "Greet",
+        description = "Says hello to somebody.",
+        annotations(read_only_hint = true)
+    )]
     async fn greet(&self, Parameters(Greet { name }): Parameters<Greet>) -> String {
         format!("Hello, {name}!")
     }
 
-    #[tool(title = "Add", description = "Adds two whole numbers.", annotations(read_only_hint = true))]
+    #[tool(
+        title = "Add",
+        description = "Adds two whole numbers.",
+        annotations(read_only_hint = true)
+    )]
     async fn add(&self, Parameters(Add { a, b }): Parameters<Add>) -> Result<Json<Sum>, ErrorData> {
         let sum = a.checked_add(b);
         let sum = sum.ok_or_else(|| ErrorData::invalid_params("the sum is too large", None))?;
@@ -129,7 +137,10 @@ impl Tools {
     }
 
     #[tool(title = "Roll dice", description = "Rolls dice and adds them up.")]
-    async fn roll_dice(&self, Parameters(RollDice { sides, dice }): Parameters<RollDice>) -> Json<Rolled> {
+    async fn roll_dice(
+        &self,
+        Parameters(RollDice { sides, dice }): Parameters<RollDice>,
+    ) -> Json<Rolled> {
         let sides = sides.clamp(2, 1_000);
         // Each state is seeded anew: random enough for a game.
         let roll = |_| RandomState::new().hash_one(()) % sides + 1;

@@ -80,7 +80,10 @@ impl State {
             Ok(due) => due,
             Err(error) => {
                 if !self.away {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "no ticks: looking goes on");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "no ticks: looking goes on"
+                    );
                 }
                 self.away = true;
                 return;
@@ -110,12 +113,11 @@ impl State {
         self.at_work.remove(tick);
         match result {
             Ok(()) if self.failing.remove(tick) => tracing::info!(tick, "the tick works again"),
-            Ok(()) => {}
             Err(failure) if self.failing.insert(tick) => {
                 let error: &dyn std::error::Error = &failure;
                 tracing::error!(tick, error, "the tick failed, it is tried again and again");
             }
-            Err(_) => {}
+            Ok(()) | Err(_) => {}
         }
     }
 }

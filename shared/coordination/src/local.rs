@@ -24,7 +24,7 @@ use crate::{Entry, Group, Queue, QueueTimeout};
 
 /// Longest pause that a group keeps: a peer's words must not shut a server for ever. The callers'
 /// own limits are far below.
-const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3_600);
+const LONGEST_PAUSE: Duration = Duration::from_hours(24);
 
 /// All groups that have something to remember.
 #[derive(Debug, Clone, Default)]

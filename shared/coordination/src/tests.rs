@@ -67,7 +67,7 @@ async fn of_twenty_parallel_calls_nine_run_and_eleven_are_refused() {
         match admission.enter(&group, Queue::Bounded) {
             Entry::Admitted(_) => panic!("two run at once"),
             Entry::Queued(ticket) => {
-                drop(tasks.spawn(async move { ticket.admitted().await.is_ok() }))
+                drop(tasks.spawn(async move { ticket.admitted().await.is_ok() }));
             }
             Entry::Refused => refusals += 1,
         }
@@ -277,14 +277,14 @@ async fn the_newest_numbers_hold_for_those_who_wait_already() {
     // A shorter interval frees whoever waits for a longer one.
     let slow = Group { min_interval: 60_000 * MS, ..group(2, 8) };
     let begin = Instant::now();
-    let slot =
+    let first =
         admitted(admission.enter(&Group { key: "x".to_owned(), ..slow.clone() }, Queue::Bounded));
     let paced = queued(admission.enter(&Group { key: "x".to_owned(), ..slow }, Queue::Bounded));
     let quick = Group { key: "x".to_owned(), min_interval: 50 * MS, ..group(2, 8) };
     let next = queued(admission.enter(&quick, Queue::Bounded));
     let paced = paced.admitted().await.unwrap();
     assert_eq!(begin.elapsed().as_millis(), 50);
-    drop((slot, paced));
+    drop((first, paced));
     assert!(next.admitted().await.is_ok());
 }
 
@@ -375,7 +375,7 @@ proptest! {
             time::sleep(15 * MS).await;
             admission.cool_down(&group.key, Duration::from_millis(cool));
             // A lost wake-up would leave an unbounded waiter here for ever.
-            time::timeout(Duration::from_secs(900), tasks.join_all()).await.unwrap();
+            time::timeout(Duration::from_mins(15), tasks.join_all()).await.unwrap();
 
             prop_assert!(seen.most.load(Ordering::SeqCst) <= max);
             let started = seen.started.lock().unwrap().clone();
@@ -416,7 +416,7 @@ async fn many_threads_never_run_more_than_allowed_and_all_get_their_turn() {
             drop(slot);
         });
     }
-    time::timeout(Duration::from_secs(60), tasks.join_all()).await.unwrap();
+    time::timeout(Duration::from_mins(1), tasks.join_all()).await.unwrap();
     assert!(seen.most.load(Ordering::SeqCst) <= 3);
     assert_eq!(remembered(&admission), 0);
 }

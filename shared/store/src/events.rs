@@ -61,10 +61,10 @@ pub async fn list(
     .await?;
     rows.into_iter()
         .map(|row| {
-            let corrupt = |_| CorruptRow::new("events", &row.xid, "unreadable id");
+            let unreadable = || CorruptRow::new("events", &row.xid, "unreadable id");
             let id = EventId {
-                transaction: row.xid.parse().map_err(|_| corrupt(()))?,
-                sequence: row.seq.try_into().map_err(|_| corrupt(()))?,
+                transaction: row.xid.parse().map_err(|_| unreadable())?,
+                sequence: row.seq.try_into().map_err(|_| unreadable())?,
             };
             Ok(Event { id, kind: row.kind, at: row.created_at, data: row.data })
         })

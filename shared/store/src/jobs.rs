@@ -18,10 +18,8 @@ pub async fn push<J: Job>(tx: &mut Tx, job: &J) -> Result<(), StoreError> {
 pub async fn push_later<J: Job>(tx: &mut Tx, job: &J, wait: Duration) -> Result<(), StoreError> {
     let args = serde_json::to_vec(job).map_err(apalis_postgres::Error::JsonError)?;
     // The queue's own attempts are for jobs whose worker died or panicked; all else is ours.
-    let task = TaskBuilder::new(args)
-        .run_after(wait)
-        .max_attempts(limits::JOB_ATTEMPTS.size())
-        .build();
+    let task =
+        TaskBuilder::new(args).run_after(wait).max_attempts(limits::JOB_ATTEMPTS.size()).build();
     apalis_postgres::queries::push_tasks(tx.conn(), J::QUEUE, vec![task]).await?;
     Ok(())
 }

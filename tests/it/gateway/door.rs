@@ -1,9 +1,16 @@
 //! Who comes in, and what is turned away before a message is read.
 
+use std::sync::Arc;
+
+use api::{Api, NodeSettings};
+use app::{Ctx, Parts};
+use axum::{Router, body::Body};
 use domain::Role;
-use http::Method;
+use http::{Method, Request, StatusCode, header};
 use serde_json::json;
-use tests::peer::Setup;
+use store::vault::Vault;
+use tests::{peer::Setup, world::World};
+use tower::ServiceExt;
 use uuid::Uuid;
 
 use super::{Gateway, as_pairs, initialize, modern};
@@ -121,4 +128,47 @@ async fn a_body_of_another_kind_or_size_is_refused() {
 
     let reply = gateway.post(&[], format!("\"{}\"", "x".repeat(4_000_000))).await;
     assert_eq!(reply.status, 413);
+}
+
+#[tokio::test]
+async fn a_node_without_keys_begins_no_older_session_and_says_so() {
+    let gateway = Gateway::new(Setup::modern()).await;
+    let router = without_keys(&gateway.world);
+    let sent = async |headers: &[(&str, &str)], body: String| {
+        let mut request = Request::post(gateway.path())
+            .header(header::HOST, gateway.world.url.authority())
+            .header(header::AUTHORIZATION, format!("Bearer {}", gateway.token))
+            .header(header::CONTENT_TYPE, "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap().status()
+    };
+    assert_eq!(sent(&[], initialize("2025-11-25")).await, StatusCode::SERVICE_UNAVAILABLE);
+    let session = [("mcp-session-id", "sealed-elsewhere")];
+    assert_eq!(sent(&session, PING.to_owned()).await, StatusCode::SERVICE_UNAVAILABLE);
+    let (headers, body) = modern("tools/call", r#"{"name":"mcp__demo__echo"}"#);
+    assert_eq!(sent(&as_pairs(&headers), body).await, StatusCode::OK);
+}
+
+/// The same node, started without encryption keys.
+fn without_keys(world: &World) -> Router {
+    let ctx = Ctx::from(Parts {
+        db: world.ctx.db.clone(),
+        clock: world.ctx.clock.clone(),
+        vault: Vault::without_keys(),
+        mcp: world.ctx.mcp.clone(),
+        blobs: world.ctx.blobs.clone(),
+        admission: world.ctx.admission.clone(),
+        node: world.ctx.node,
+        signals: world.ctx.signals.clone(),
+        validators: world.ctx.validators.clone(),
+        url_rules: world.ctx.url_rules.clone(),
+        permission_wait: world.ctx.permission_wait,
+        draining: world.ctx.draining.clone(),
+        stopping: world.ctx.stopping.clone(),
+        tasks: world.ctx.tasks.clone(),
+    });
+    let node = NodeSettings { public_url: world.url.clone(), allowed_hosts: Vec::new() };
+    api::router(Api { ctx, node: Arc::new(node) })
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use futures::{FutureExt, future::BoxFuture};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tests::world::eventually;
@@ -49,41 +50,39 @@ fn sending(
     desk: &Desk,
     method: http::Method,
     path: &str,
-    body: Value,
-) -> impl Future<Output = (u16, Value)> + Send + use<> {
+    body: &Value,
+) -> BoxFuture<'static, (u16, Value)> {
     let request = desk
         .world
         .client()
         .request(method, desk.world.url.join(path).unwrap())
         .bearer_auth(&desk.token)
-        .json(&body);
+        .json(body);
     async move {
         let response = request.send().await.unwrap();
         (response.status().as_u16(), response.json().await.unwrap())
     }
+    .boxed()
 }
 
 fn deciding(
     desk: &Desk,
     id: domain::ids::PermissionRequestId,
     decision: &str,
-) -> impl Future<Output = (u16, Value)> + Send + use<> {
+) -> BoxFuture<'static, (u16, Value)> {
     let path = format!("/api/permission-requests/{id}/decision");
-    sending(desk, http::Method::POST, &path, json!({ "decision": decision }))
+    sending(desk, http::Method::POST, &path, &json!({ "decision": decision }))
 }
 
-fn switching(desk: &Desk) -> impl Future<Output = (u16, Value)> + Send + use<> {
+fn switching(desk: &Desk) -> BoxFuture<'static, (u16, Value)> {
     let body = json!({ "approvalMode": "always_allow" });
-    sending(desk, http::Method::PATCH, &format!("/api/sessions/{}", desk.session), body)
+    sending(desk, http::Method::PATCH, &format!("/api/sessions/{}", desk.session), &body)
 }
 
-fn asking(
-    desk: &Desk,
-    tool: &str,
-) -> impl Future<Output = domain::ids::PermissionRequestId> + Send + use<> {
+fn asking(desk: &Desk, tool: &str) -> BoxFuture<'static, domain::ids::PermissionRequestId> {
     let (ctx, tenant, question) =
         (desk.world.ctx.clone(), desk.ann.tenant.id, desk.question(tool, "{}"));
-    async move { app::permissions::ask(&ctx, tenant, &question).await.unwrap() }
+    async move { app::permissions::ask(&ctx, tenant, &question).await.unwrap() }.boxed()
 }
 
 #[tokio::test]

@@ -127,8 +127,8 @@ async fn a_question_whose_holder_died_is_detached_and_keeps_its_expiry() {
     assert_eq!(desk.reap().await, 1);
     assert_eq!(desk.shown(id).await["expiresAt"], "2026-11-30T12:10:00Z");
     assert_eq!(desk.reap().await, 0, "once");
-    let taken = attach(&desk.world.ctx, desk.ann.tenant.id, &again(&asked)).await.unwrap();
-    assert_eq!(taken, Some(Attached::Pending(id)));
+    let found = attach(&desk.world.ctx, desk.ann.tenant.id, &again(&asked)).await.unwrap();
+    assert_eq!(found, Some(Attached::Pending(id)));
 }
 
 #[tokio::test]
@@ -141,8 +141,8 @@ async fn an_identical_call_need_not_wait_for_the_reaper() {
         .execute(&desk.superuser().await)
         .await
         .unwrap();
-    let taken = attach(&desk.world.ctx, desk.ann.tenant.id, &again(&asked)).await.unwrap();
-    assert_eq!(taken, Some(Attached::Pending(id)));
+    let found = attach(&desk.world.ctx, desk.ann.tenant.id, &again(&asked)).await.unwrap();
+    assert_eq!(found, Some(Attached::Pending(id)));
 }
 
 #[tokio::test]

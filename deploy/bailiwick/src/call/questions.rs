@@ -96,11 +96,11 @@ impl Questions {
             return;
         };
         match decider.decide(&id, decision).await {
-            Ok(decided) => {
+            Ok(answer) => {
                 if !self.quiet {
-                    show_decision(decision, &decided);
+                    show_decision(decision, &answer);
                 }
-                self.decisions.push(decided);
+                self.decisions.push(answer);
             }
             // Somebody else was faster, or the question is gone: the call will say how it ended.
             Err(failure) => eprint!("the decision was not taken: {failure}"),

@@ -32,7 +32,11 @@ impl Rest {
         Ok(list.get("items").and_then(Value::as_array).cloned().unwrap_or_default())
     }
 
-    pub(super) async fn decide(&self, question: &str, decision: Decision) -> Result<Value, Failure> {
+    pub(super) async fn decide(
+        &self,
+        question: &str,
+        decision: Decision,
+    ) -> Result<Value, Failure> {
         let path = format!("/api/permission-requests/{question}/decision");
         self.send(Method::POST, &path, Some(json!({ "decision": decision.as_str() }))).await
     }
@@ -40,14 +44,13 @@ impl Rest {
     /// The record of a call, in the session where its question was, else in one of the person's latest
     /// sessions. `None` too where the token may not look.
     pub(super) async fn invocation(&self, id: &str, session: Option<&str>) -> Option<Value> {
-        let sessions = match session {
-            Some(session) => vec![session.to_owned()],
-            None => {
-                let list = self.send(Method::GET, "/api/sessions", None).await.ok()?;
-                let items = list.get("items")?.as_array()?;
-                let ids = items.iter().filter_map(|session| session.get("id")?.as_str());
-                ids.map(str::to_owned).collect()
-            }
+        let sessions = if let Some(session) = session {
+            vec![session.to_owned()]
+        } else {
+            let list = self.send(Method::GET, "/api/sessions", None).await.ok()?;
+            let items = list.get("items")?.as_array()?;
+            let ids = items.iter().filter_map(|session| session.get("id")?.as_str());
+            ids.map(str::to_owned).collect()
         };
         for session in sessions {
             let path = format!("/api/sessions/{session}/mcp/invocations/{id}");
@@ -58,17 +61,19 @@ impl Rest {
         None
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, Failure> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, Failure> {
         let failed = |error| Failure::because(format!("{path} does not answer"), error);
         let url = self
             .base
             .join(path)
             .map_err(|error| Failure::because("the service's URL is not usable", error))?;
-        let mut request = self
-            .http
-            .request(method, url)
-            .timeout(TIMEOUT)
-            .bearer_auth(self.token.expose_secret());
+        let mut request =
+            self.http.request(method, url).timeout(TIMEOUT).bearer_auth(self.token.expose_secret());
         if let Some(body) = body {
             request = request.json(&body);
         }

@@ -38,7 +38,8 @@ pub(super) fn words(result: &CallToolResult, invocation: Option<&str>, record: O
     {
         println!("{}", escape(&structured.to_string()));
     }
-    let outcome = if result.is_error == Some(true) { "the call failed" } else { "the call succeeded" };
+    let outcome =
+        if result.is_error == Some(true) { "the call failed" } else { "the call succeeded" };
     eprintln!("{outcome}");
     if let Some(id) = invocation {
         eprintln!("  invocation    {}", escape(id));
