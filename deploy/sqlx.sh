@@ -70,6 +70,10 @@ touch shared/store/src/lib.rs
 SQLX_OFFLINE=false SQLX_OFFLINE_DIR="$work/sqlx" \
     STORE_DATABASE_URL="postgres://bailiwick_owner@localhost/bailiwick?host=$work" "${build[@]}"
 
+if ! compgen -G "$work/sqlx/*.json" >/dev/null; then
+    echo "the build compiled nothing: does another one run in $target?" >&2
+    exit 1
+fi
 if [ "$mode" = write ]; then
     rm -rf .sqlx
     mkdir .sqlx

@@ -1,22 +1,22 @@
 //! The JSON API: one file per noun. A handler parses, calls one use case, renders.
 
+pub mod authorizations;
 pub mod body;
+pub mod epochs;
+pub mod events;
 pub mod health;
 pub mod id;
 pub mod invocations;
 pub mod me;
 pub mod page;
-pub mod servers;
-pub mod tenant;
-pub mod tokens;
-pub mod tools;
-pub mod authorizations;
-pub mod epochs;
-pub mod events;
 pub mod permission_grants;
 pub mod permission_requests;
 pub mod projects;
+pub mod servers;
 pub mod sessions;
+pub mod tenant;
+pub mod tokens;
+pub mod tools;
 pub mod users;
 
 use utoipa::{

@@ -10,7 +10,7 @@ mod modern;
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use app::{Clock, sessions::NewSession};
+use app::sessions::NewSession;
 use domain::{
     Caller, Role, Via,
     ids::{InvocationId, ServerId, SessionId},
@@ -25,37 +25,33 @@ use tests::{
 };
 
 /// A person with an agent's token, a session that allows everything, and a server with tools.
-pub struct Gateway {
-    pub world: World,
-    pub peer: Peer,
-    pub person: Person,
+pub(crate) struct Gateway {
+    pub(crate) world: World,
+    pub(crate) peer: Peer,
+    pub(crate) person: Person,
     /// `mcp:call` alone.
-    pub token: String,
+    pub(crate) token: String,
     /// For looking and deciding.
-    pub owner: Caller,
-    pub session: SessionId,
-    pub server: ServerId,
+    pub(crate) owner: Caller,
+    pub(crate) session: SessionId,
+    pub(crate) server: ServerId,
 }
 
 /// An answer as it came.
 #[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
-    pub headers: HeaderMap,
-    pub body: String,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
 }
 
 impl Gateway {
-    pub async fn new(setup: Setup) -> Self {
-        Self::with_clock(setup, Clock::System).await
+    pub(crate) async fn new(setup: Setup) -> Self {
+        Self::in_world(setup, World::new().await).await
     }
 
-    pub async fn with_clock(setup: Setup, clock: Clock) -> Self {
+    pub(crate) async fn in_world(setup: Setup, world: World) -> Self {
         let peer = Peer::start(setup).await;
-        let world = match clock {
-            Clock::System => World::new().await,
-            Clock::Fixed(now) => World::with_fixed_clock(*now.lock().unwrap()).await,
-        };
         let tenant = world.tenant("acme").await;
         let person = world.user(&tenant, "ann@acme.test", Role::Superadmin).await;
         let owner = caller(&world, &world.full_token(&person).await).await;
@@ -66,16 +62,16 @@ impl Gateway {
     }
 
     /// `/mcp/{session}`
-    pub fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/mcp/{}", self.session)
     }
 
     /// A POST of the token to the session's endpoint; later headers replace earlier ones.
-    pub async fn post(&self, headers: &[(&str, &str)], body: impl Into<String>) -> Reply {
+    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: impl Into<String>) -> Reply {
         self.post_as(&self.token, &self.path(), headers, body.into()).await
     }
 
-    pub async fn post_as(
+    pub(crate) async fn post_as(
         &self,
         token: &str,
         path: &str,
@@ -85,7 +81,7 @@ impl Gateway {
         self.send(Method::POST, token, path, headers, body).await
     }
 
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         method: Method,
         token: &str,
@@ -97,7 +93,7 @@ impl Gateway {
         Reply::of(request.send().await.unwrap()).await
     }
 
-    pub fn request(
+    pub(crate) fn request(
         &self,
         method: Method,
         token: &str,
@@ -121,32 +117,32 @@ impl Gateway {
     }
 
     /// A request of 2026-07-28, its headers and `_meta` in order. `params` is raw JSON of an object.
-    pub async fn modern(&self, method: &str, params: &str) -> Reply {
+    pub(crate) async fn modern(&self, method: &str, params: &str) -> Reply {
         let (headers, body) = modern(method, params);
         self.post(&as_pairs(&headers), body).await
     }
 
     /// `Mcp-Session-Id` of a new session of that version.
-    pub async fn initialize(&self, version: &str) -> String {
+    pub(crate) async fn initialize(&self, version: &str) -> String {
         let reply = self.post(&[], initialize(version)).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.headers["mcp-session-id"].to_str().unwrap().to_owned()
     }
 
     /// A request of a session that began with [`Self::initialize`].
-    pub async fn legacy(&self, mcp_session: &str, body: &str) -> Reply {
+    pub(crate) async fn legacy(&self, mcp_session: &str, body: &str) -> Reply {
         self.post(&[("mcp-session-id", mcp_session)], body).await
     }
 
     /// What the audit has, newest first.
-    pub async fn invocations(&self) -> Vec<app::invocations::Invocation> {
+    pub(crate) async fn invocations(&self) -> Vec<app::invocations::Invocation> {
         let ctx = &self.world.ctx;
         let filter = app::invocations::Filter::default();
         app::invocations::list(ctx, &self.owner, self.session, &filter, None, 100).await.unwrap()
     }
 
     /// Waits until the only call of the session has that status.
-    pub async fn until(&self, status: Status) -> InvocationId {
+    pub(crate) async fn until(&self, status: Status) -> InvocationId {
         eventually(&format!("the call is {status:?}"), async || {
             let calls = self.invocations().await;
             calls.first().filter(|call| call.status == status).map(|call| call.id)
@@ -155,25 +151,25 @@ impl Gateway {
     }
 
     /// Makes the session ask.
-    pub async fn ask_first(&self) {
+    pub(crate) async fn ask_first(&self) {
         let mode = ApprovalMode::AskForDangerous;
         app::sessions::set_mode(&self.world.ctx, &self.owner, self.session, mode).await.unwrap();
     }
 }
 
 impl Reply {
-    pub async fn of(response: reqwest::Response) -> Self {
+    pub(crate) async fn of(response: reqwest::Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         Self { status, headers, body: response.text().await.unwrap() }
     }
 
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
     /// The JSON of the messages: the body, or the data of each event of a stream. Which of them comes
     /// depends on how busy the machine is.
-    pub fn messages(&self) -> Vec<String> {
+    pub(crate) fn messages(&self) -> Vec<String> {
         if self.header("content-type") != "text/event-stream" {
             return vec![self.body.clone()];
         }
@@ -189,38 +185,38 @@ impl Reply {
     }
 
     /// The one message.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let mut messages = self.messages();
         assert_eq!(messages.len(), 1, "{self:?}");
         messages.remove(0)
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.message()).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
     /// `error.code` of a JSON-RPC error.
-    pub fn fault(&self) -> i64 {
+    pub(crate) fn fault(&self) -> i64 {
         self.json()["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error: {self:?}"))
     }
 
     /// The raw members of `result`.
-    pub fn result(&self) -> BTreeMap<String, Box<RawValue>> {
+    pub(crate) fn result(&self) -> BTreeMap<String, Box<RawValue>> {
         let mut response = members(&self.message());
         members(response.remove("result").unwrap_or_else(|| panic!("no result: {self:?}")).get())
     }
 }
 
-pub fn members(json: &str) -> BTreeMap<String, Box<RawValue>> {
+pub(crate) fn members(json: &str) -> BTreeMap<String, Box<RawValue>> {
     serde_json::from_str(json).unwrap_or_else(|_| panic!("no object: {json}"))
 }
 
-pub async fn caller(world: &World, token: &str) -> Caller {
+pub(crate) async fn caller(world: &World, token: &str) -> Caller {
     app::identity::authenticate(&world.ctx, token, Via::Token).await.unwrap()
 }
 
 /// An enabled server whose tools are known.
-pub async fn register(world: &World, owner: &Caller, slug: &str, peer: &Peer) -> ServerId {
+pub(crate) async fn register(world: &World, owner: &Caller, slug: &str, peer: &Peer) -> ServerId {
     let form = json!({
         "name": slug, "slug": slug, "transport": "http", "url": peer.url(), "authMode": "none",
         "enabled": true, "governance": {"maxConcurrent": 16},
@@ -231,7 +227,7 @@ pub async fn register(world: &World, owner: &Caller, slug: &str, peer: &Peer) ->
     server
 }
 
-pub async fn session(
+pub(crate) async fn session(
     world: &World,
     owner: &Caller,
     server: &ServerId,
@@ -246,8 +242,8 @@ pub async fn session(
 }
 
 /// Headers and body of a request of 2026-07-28.
-pub fn modern(method: &str, params: &str) -> (Vec<(String, String)>, String) {
-    const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
+pub(crate) fn modern(method: &str, params: &str) -> (Vec<(String, String)>, String) {
+    pub(crate) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
     let inner = params.trim().trim_start_matches('{').trim_end();
     let comma = if inner == "}" { "" } else { "," };
     let body = format!(
@@ -263,11 +259,11 @@ pub fn modern(method: &str, params: &str) -> (Vec<(String, String)>, String) {
     (headers, body)
 }
 
-pub fn as_pairs(headers: &[(String, String)]) -> Vec<(&str, &str)> {
+pub(crate) fn as_pairs(headers: &[(String, String)]) -> Vec<(&str, &str)> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
-pub fn initialize(version: &str) -> String {
+pub(crate) fn initialize(version: &str) -> String {
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},
     }})

@@ -107,7 +107,10 @@ async fn a_token_makes_nothing_greater_than_itself() {
         (json!({ "name": "x", "scopes": ["api:read"], "sources": ["custom-0"] }), "INVALID_INPUT"),
         (json!({ "name": "x", "scopes": ["api:read"], "expiresAt": noon() }), "INVALID_INPUT"),
         // The operator's token lives for 90 days.
-        (json!({ "name": "x", "scopes": ["api:read"], "expiresAt": noon() + TimeDelta::days(91) }), "INVALID_INPUT"),
+        (
+            json!({ "name": "x", "scopes": ["api:read"], "expiresAt": noon() + TimeDelta::days(91) }),
+            "INVALID_INPUT",
+        ),
     ] {
         let (_, problem) = world.post(&agent, "/api/tokens", form.clone()).await;
         assert_eq!(problem["code"], code, "{form}: {problem}");
@@ -154,7 +157,8 @@ async fn nobody_changes_themselves_one_above_or_to_above() {
         (&ann, json!({ "status": "disabled" })),
         (&mia, json!({ "role": "superadmin" })),
     ] {
-        let (status, problem) = world.patch(&admin, &format!("/api/users/{}", user.id), patch).await;
+        let (status, problem) =
+            world.patch(&admin, &format!("/api/users/{}", user.id), patch).await;
         assert_eq!((status, &problem["code"]), (StatusCode::FORBIDDEN, &json!("DENIED")));
     }
     let form = json!({ "email": "eve@acme.test", "role": "superadmin" });
@@ -221,7 +225,10 @@ async fn the_selection_of_a_tenant_takes_the_scope_approve_and_servers_of_its_ow
     let (ann, full) = superadmin(&world).await;
     let admin = world.token(&ann, "api:read,api:write,admin").await;
     for patch in [json!({ "enabledSourceIds": [] }), json!({ "autoApproveNewTools": true })] {
-        assert_eq!(world.patch(&admin, "/api/tenant", patch.clone()).await.0, StatusCode::FORBIDDEN);
+        assert_eq!(
+            world.patch(&admin, "/api/tenant", patch.clone()).await.0,
+            StatusCode::FORBIDDEN
+        );
         assert_eq!(world.patch(&full, "/api/tenant", patch).await.0, StatusCode::OK);
     }
     let patch = json!({ "enabledSourceIds": ["custom-000000000000"] });
@@ -229,7 +236,10 @@ async fn the_selection_of_a_tenant_takes_the_scope_approve_and_servers_of_its_ow
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(problem["details"]["unknown"], json!(["custom-000000000000"]));
     let (_, tenant) = world.get(&admin, "/api/tenant").await;
-    assert_eq!((&tenant["autoApproveNewTools"], &tenant["enabledSourceIds"]), (&json!(true), &json!([])));
+    assert_eq!(
+        (&tenant["autoApproveNewTools"], &tenant["enabledSourceIds"]),
+        (&json!(true), &json!([]))
+    );
 }
 
 #[tokio::test]
@@ -258,7 +268,11 @@ async fn a_malformed_id_is_not_found() {
     let (_, token) = superadmin(&world).await;
     for id in ["x", "%00", "%FF", "00000000-0000-0000-0000-00000000000g"] {
         let (status, problem) = world.delete(&token, &format!("/api/tokens/{id}")).await;
-        assert_eq!((status, &problem["code"]), (StatusCode::NOT_FOUND, &json!("NOT_FOUND")), "{id}");
+        assert_eq!(
+            (status, &problem["code"]),
+            (StatusCode::NOT_FOUND, &json!("NOT_FOUND")),
+            "{id}"
+        );
     }
 }
 

@@ -1,4 +1,5 @@
 //! The queue: what a use case enqueues, a worker does; also when it fails at first.
+#![expect(clippy::unwrap_used, reason = "a test, and what helps it, fails by panicking")]
 
 use domain::{Role, ids::TenantId};
 use reqwest::StatusCode;

@@ -1,3 +1,5 @@
+#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how they fail")]
+
 mod broker;
 mod gateway;
 mod outbound_blobs;
@@ -19,3 +21,4 @@ mod servers;
 mod jobs;
 mod nodes;
 mod up;
+mod kill;

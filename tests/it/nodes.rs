@@ -1,4 +1,5 @@
 //! Nodes, their leases, and what is done by the clock.
+#![expect(clippy::unwrap_used, reason = "a test, and what helps it, fails by panicking")]
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},

@@ -23,11 +23,17 @@
 //! ```
 
 mod identity;
+mod invocations;
 mod permissions;
-mod sessions;
 mod servers;
+mod sessions;
 
-use std::{collections::BTreeSet, future::Future, pin::Pin};
+use std::{
+    collections::BTreeSet,
+    future::Future,
+    pin::Pin,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use domain::Role;
 use http::Method;
@@ -39,7 +45,16 @@ use tests::world::{Person, World, rows};
 const SCOPES: [&str; 4] = ["api:read", "api:write", "approve", "admin"];
 
 fn all() -> Vec<Case> {
-    [identity::cases(), permissions::cases(), sessions::cases(), servers::cases()].into_iter().flatten().collect()
+    [
+        identity::cases(),
+        invocations::cases(),
+        permissions::cases(),
+        sessions::cases(),
+        servers::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// How somebody else's same request ends.
@@ -143,6 +158,8 @@ pub(crate) struct Stage {
     /// Superadmin of globex.
     gus_token: String,
     owner: PgPool,
+    /// How many names were given out.
+    used: AtomicU64,
 }
 
 impl Stage {
@@ -158,6 +175,7 @@ impl Stage {
             bob_token: world.full_token(&bob).await,
             gus_token: world.full_token(&gus).await,
             owner: world.owner().await,
+            used: AtomicU64::new(0),
             ann,
             world,
         }
@@ -172,7 +190,7 @@ impl Stage {
 
     /// A text that was not used before: for names that must not repeat.
     pub(crate) fn unused(&self, stem: &str) -> String {
-        format!("{stem}-{}", uuid::Uuid::new_v4().simple())
+        format!("{stem}-{}", self.used.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -205,7 +223,8 @@ async fn every_route_serves_its_owner_and_nobody_else() {
 
 impl Case {
     async fn play(&self, stage: &Stage, wrong: &mut Vec<String>) {
-        let mut say = |words: String| wrong.push(format!("{} {}: {words}", self.method, self.route));
+        let mut say =
+            |words: String| wrong.push(format!("{} {}: {words}", self.method, self.route));
         let token = if self.open { "" } else { stage.ann_token.as_str() };
         let (status, body) = self.send(stage, token, &(self.prepare)(stage).await).await;
         if !(200..300).contains(&status) {

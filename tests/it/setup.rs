@@ -78,10 +78,12 @@ async fn a_schema_that_lacks_a_migration_is_not_served() {
     let world = World::new().await;
     setup::check(&world.ctx.db).await.unwrap();
     let owner = world.owner().await;
-    sqlx::query("DELETE FROM _sqlx_migrations WHERE version = (SELECT max(version) FROM _sqlx_migrations)")
-        .execute(&owner)
-        .await
-        .unwrap();
+    sqlx::query(
+        "DELETE FROM _sqlx_migrations WHERE version = (SELECT max(version) FROM _sqlx_migrations)",
+    )
+    .execute(&owner)
+    .await
+    .unwrap();
     let refused = setup::check(&world.ctx.db).await.unwrap_err();
     assert_eq!(refused.to_string(), "the schema is not at this version: run `bailiwick migrate`");
     let (status, health) = world.get("", "/readyz").await;

@@ -203,7 +203,11 @@ impl Table {
         match sqlx::query(AssertSqlSafe(statement)).execute(&mut *tx).await {
             Ok(done) => assert_eq!((done.rows_affected(), granted), (0, true), "{statement}"),
             Err(refused) => {
-                assert_eq!((code(&refused).as_str(), granted), (REFUSED, false), "{statement}: {refused}");
+                assert_eq!(
+                    (code(&refused).as_str(), granted),
+                    (REFUSED, false),
+                    "{statement}: {refused}"
+                );
             }
         }
     }
@@ -226,5 +230,5 @@ async fn become_tenant(connection: &mut PgConnection, tenant: Option<Uuid>) {
 
 fn code(error: &sqlx::Error) -> String {
     let database = error.as_database_error();
-    database.and_then(|error| error.code()).unwrap_or_default().into_owned()
+    database.and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned()
 }

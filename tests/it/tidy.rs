@@ -29,7 +29,17 @@ const IMPORTS: [(&str, &[&str]); 11] = [
     ("bailiwick-demo", &[]),
     (
         "tests",
-        &["domain", "store", "coordination", "outbound", "runtime", "app", "api", "worker", "bailiwick"],
+        &[
+            "domain",
+            "store",
+            "coordination",
+            "outbound",
+            "runtime",
+            "app",
+            "api",
+            "worker",
+            "bailiwick",
+        ],
     ),
 ];
 
@@ -126,7 +136,10 @@ fn every_error_code_has_its_page_and_no_page_is_left_over() {
     assert_eq!(pages, codes);
     for code in Code::ALL {
         let page = fs::read_to_string(root().join(format!("docs/errors/{code}.md"))).unwrap();
-        assert!(page.starts_with(&format!("# {code}\n")), "the page of {code} begins with its name");
+        assert!(
+            page.starts_with(&format!("# {code}\n")),
+            "the page of {code} begins with its name"
+        );
     }
 }
 
@@ -174,7 +187,8 @@ fn packages() -> BTreeMap<String, BTreeSet<String>> {
         .iter()
         .map(|package| {
             let dependencies = package["dependencies"].as_array().unwrap();
-            let counted = dependencies.iter().filter(|one| one["kind"] != "dev" || !one["path"].is_null());
+            let counted =
+                dependencies.iter().filter(|one| one["kind"] != "dev" || !one["path"].is_null());
             (name(package), counted.map(name).collect())
         })
         .collect()
@@ -225,6 +239,8 @@ fn is_fresh(path: &str, expected: &str) {
 
 impl File {
     fn is_generated(&self) -> bool {
-        self.path == "docs/openapi.json" || self.path.starts_with(".sqlx/") || self.path == "LICENSE"
+        self.path == "docs/openapi.json"
+            || self.path.starts_with(".sqlx/")
+            || self.path == "LICENSE"
     }
 }

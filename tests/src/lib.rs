@@ -1,3 +1,11 @@
+//! What tests stand on: a world, upstream peers, questions.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "the harness is test code: a panic is how it says no"
+)]
+
 pub mod peer;
 pub mod questions;
 pub mod upstream;

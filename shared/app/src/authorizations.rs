@@ -8,7 +8,8 @@ use domain::{
 
 use crate::{Ctx, sessions};
 
-/// The authorizations of the caller's own session (of one execution, if named), newest first.
+/// The authorizations of a session that the caller owns or audits (of one execution, if named),
+/// newest first.
 pub async fn list(
     ctx: &Ctx,
     caller: &Caller,
@@ -18,7 +19,7 @@ pub async fn list(
     rows: i64,
 ) -> Result<Vec<AuthorizationRecord>, Error> {
     let mut tx = ctx.begin(caller.tenant).await?;
-    sessions::readable(&mut tx, caller, session).await?;
+    sessions::auditable(&mut tx, caller, session).await?;
     let page = store::authorizations::list(&mut tx, session, execution, after, rows).await?;
     tx.commit().await?;
     Ok(page)

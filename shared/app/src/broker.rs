@@ -137,10 +137,7 @@ async fn call(
             record.resolved(&resolved);
             permitted(ctx, caller, &request, &resolved, &mut record, &ends).await
         }
-        Err(error) => {
-            record.open_refused(ctx).await?;
-            Err(error)
-        }
+        Err(error) => Err(error),
     };
     let outcome = record.close(ctx, outcome).await?;
     Ok(Called { invocation: record.invocation(), outcome })

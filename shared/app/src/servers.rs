@@ -85,8 +85,8 @@ pub async fn list(
     let servers = store::servers::page(&mut tx, wanted).await?;
     let cursors: Vec<Cursor> = servers.iter().map(cursor).collect();
     let shown: Vec<Shown> = if configures {
-        let configured = configured(&mut tx, servers).await?;
-        configured.into_iter().map(|one| Shown::Configured(Box::new(one))).collect()
+        let full = with_secret_names(&mut tx, servers).await?;
+        full.into_iter().map(|one| Shown::Configured(Box::new(one))).collect()
     } else {
         servers.into_iter().map(|server| Shown::Visible(visible(server))).collect()
     };
@@ -137,11 +137,14 @@ fn unknown() -> Error {
 }
 
 async fn one_configured(tx: &mut Tx, server: Server) -> Result<Configured, Error> {
-    let one = configured(tx, vec![server]).await?.pop();
+    let one = with_secret_names(tx, vec![server]).await?.pop();
     one.ok_or_else(|| Error::internal("one server gave none"))
 }
 
-async fn configured(tx: &mut Tx, servers: Vec<Server>) -> Result<Vec<Configured>, StoreError> {
+async fn with_secret_names(
+    tx: &mut Tx,
+    servers: Vec<Server>,
+) -> Result<Vec<Configured>, StoreError> {
     let ids: Vec<ServerId> = servers.iter().map(|server| server.id.clone()).collect();
     let mut names: HashMap<ServerId, Vec<(SecretKind, String)>> = HashMap::new();
     for secret in store::servers::secret_names(tx, &ids).await? {

@@ -4,7 +4,7 @@
 mod mode;
 
 use domain::{
-    Caller, Code, Error, Scope,
+    Caller, Code, Error, Role, Scope,
     ids::{ProjectId, ServerId, SessionId, TokenId},
     limits,
     permission::{ApprovalMode, EpochReason},
@@ -199,7 +199,22 @@ pub async fn readable(tx: &mut Tx, caller: &Caller, id: SessionId) -> Result<Ses
     session.filter(|session| is_own(caller, session)).ok_or_else(|| Error::not_found("session"))
 }
 
-/// The same, until commit nobody else's to change.
+/// A session whose audit the caller may read: their own, or any of the tenant for its admins.
+///
+/// `NOT_FOUND` for everybody else's, and for one that the token does not reach.
+pub(crate) async fn auditable(
+    tx: &mut Tx,
+    caller: &Caller,
+    id: SessionId,
+) -> Result<Session, Error> {
+    let audits = caller.require_role(Role::Admin).is_ok() && caller.reach.covers_session(id);
+    let session = store::sessions::find(tx, id).await?;
+    session
+        .filter(|session| audits || is_own(caller, session))
+        .ok_or_else(|| Error::not_found("session"))
+}
+
+/// A session of the caller's own, until commit nobody else's to change.
 pub(crate) async fn lock_own(
     tx: &mut Tx,
     caller: &Caller,

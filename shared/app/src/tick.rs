@@ -103,6 +103,9 @@ impl State {
             store::ticks::ensure(&ctx.db, names).await?;
             self.ensured = true;
         }
+        // After an outage our own lease may have run out, and we look before it is next renewed: our
+        // calls and questions are no orphans. What became of the lease, `nodes::keep` deals with.
+        store::nodes::renew(&ctx.db, ctx.node, limits::NODE_LEASE_MS.millis()).await?;
         Ok(store::ticks::due(&ctx.db, names).await?)
     }
 

@@ -121,12 +121,14 @@ pub fn event_leaf(record: &EventRecord<'_>) -> Result<Sha256Digest, Error> {
 
 /// The leaf of an allow or a deny.
 #[must_use]
+#[expect(clippy::missing_panics_doc, reason = "it cannot: see the words of expect")]
 pub fn authorization_leaf(record: &AuthorizationRecord) -> Sha256Digest {
     leaf("authorization", record).expect("a flat object of strings is canonical JSON")
 }
 
 /// The leaf of a closed call.
 #[must_use]
+#[expect(clippy::missing_panics_doc, reason = "it cannot: see the words of expect")]
 pub fn invocation_leaf(record: &InvocationRecord) -> Sha256Digest {
     leaf("invocation", record).expect("a flat object of strings is canonical JSON")
 }

@@ -69,7 +69,10 @@ pub fn check_email(email: &str) -> Result<(), Error> {
     if fits {
         return Ok(());
     }
-    Err(Error::new(Code::InvalidInput, format!("email must look like name@example.org and have at most {most} characters")))
+    Err(Error::new(
+        Code::InvalidInput,
+        format!("email must look like name@example.org and have at most {most} characters"),
+    ))
 }
 
 /// `INVALID_INPUT` outside of the lengths in docs/limits.md; every character may stand in a password
@@ -79,7 +82,10 @@ pub fn check_password(password: &str) -> Result<(), Error> {
     if (least..=most).contains(&password.chars().count()) {
         return Ok(());
     }
-    Err(Error::new(Code::InvalidInput, format!("a password must have from {least} to {most} characters")))
+    Err(Error::new(
+        Code::InvalidInput,
+        format!("a password must have from {least} to {most} characters"),
+    ))
 }
 
 #[cfg(test)]

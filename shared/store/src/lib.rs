@@ -127,6 +127,7 @@ pub struct CorruptRow {
 }
 
 impl CorruptRow {
+    #[expect(clippy::needless_pass_by_value, reason = "ids are small, and callers read better")]
     pub(crate) fn new(table: &'static str, id: impl ToString, problem: &'static str) -> Self {
         Self { table, id: id.to_string(), problem }
     }

@@ -113,11 +113,12 @@ async fn make_role(
         run(admin, &format!("ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS")).await?;
     }
     if let Some(password) = password {
-        let statement: String = sqlx::query_scalar("SELECT format('ALTER ROLE %I PASSWORD %L', $1, $2)")
-            .bind(role)
-            .bind(password.expose_secret())
-            .fetch_one(&mut *admin)
-            .await?;
+        let statement: String =
+            sqlx::query_scalar("SELECT format('ALTER ROLE %I PASSWORD %L', $1, $2)")
+                .bind(role)
+                .bind(password.expose_secret())
+                .fetch_one(&mut *admin)
+                .await?;
         run(admin, &statement).await?;
     }
     Ok(())

@@ -88,11 +88,7 @@ pub async fn find(tx: &mut Tx, email: &str) -> Result<Option<User>, StoreError> 
 }
 
 /// Newest first, those before `after`.
-pub async fn list(
-    tx: &mut Tx,
-    after: Option<UserId>,
-    rows: i64,
-) -> Result<Vec<User>, StoreError> {
+pub async fn list(tx: &mut Tx, after: Option<UserId>, rows: i64) -> Result<Vec<User>, StoreError> {
     let rows = sqlx::query_as!(
         Row,
         "SELECT user_id, email, role, status, created_at FROM users

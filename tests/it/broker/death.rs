@@ -1,7 +1,8 @@
 //! What the reaper makes of the calls of a dead node.
 
+use app::nodes::Kind;
 use domain::{Code, invocation::Status, limits};
-use tests::peer::Answer;
+use tests::{peer::Answer, world::eventually};
 
 use super::{Calls, error};
 
@@ -29,6 +30,34 @@ async fn a_call_that_was_sent_is_closed_as_interrupted_and_its_late_answer_is_no
     assert_eq!(error(running.finished().await.unwrap()).code, Code::Interrupted);
     assert_eq!(calls.gateway.invocations().await[0].error_code.as_deref(), Some("INTERRUPTED"));
     assert_eq!(die(&calls).await, 0);
+}
+
+#[tokio::test]
+async fn a_node_whose_lease_ran_out_in_an_outage_does_not_close_its_own_calls() {
+    let calls = Calls::new().await;
+    let ctx = &calls.gateway.world.ctx;
+    app::nodes::register(ctx, Kind::Api, "here").await.unwrap();
+    calls.peer().answer("echo", Answer::Echo.held());
+    let mut running = calls.start("echo", "{}");
+    calls.peer().until("it is there", |peer| peer.held() == 1).await;
+    let owner = calls.gateway.world.owner().await;
+    sqlx::query("UPDATE nodes SET lease_expires_at = clock_timestamp() - interval '1 second'")
+        .execute(&owner)
+        .await
+        .unwrap();
+
+    let ticks = tokio::spawn(app::tick::run(ctx.clone(), worker::TICKS));
+    eventually("the reaper has looked", async || {
+        let done = "SELECT done_at IS NOT NULL FROM ticks WHERE name = 'reap-calls'";
+        let done: Option<bool> = sqlx::query_scalar(done).fetch_optional(&owner).await.unwrap();
+        (done == Some(true)).then_some(())
+    })
+    .await;
+    calls.peer().release();
+    running.finished().await.unwrap().outcome.unwrap();
+    assert_eq!(calls.gateway.invocations().await[0].status, Status::Succeeded);
+    ctx.draining.cancel();
+    ticks.await.unwrap();
 }
 
 #[tokio::test]

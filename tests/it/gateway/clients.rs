@@ -2,7 +2,7 @@
 
 use rmcp::{
     ClientHandler, ClientLifecycleMode, ClientServiceExt,
-    model::{CallToolRequestParams, ClientInfo, ProtocolVersion},
+    model::{CallToolRequestParams, ClientConfig, ProtocolVersion},
     transport::{
         StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
     },
@@ -16,8 +16,8 @@ use super::Gateway;
 struct Client(ProtocolVersion);
 
 impl ClientHandler for Client {
-    fn get_info(&self) -> ClientInfo {
-        let mut info = ClientInfo::default();
+    fn get_info(&self) -> ClientConfig {
+        let mut info = ClientConfig::default();
         info.protocol_version = self.0.clone();
         info
     }

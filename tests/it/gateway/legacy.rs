@@ -1,6 +1,5 @@
 //! The older eras by hand.
 
-use app::Clock;
 use chrono::TimeDelta;
 use http::Method;
 use serde_json::{Value, json};
@@ -51,7 +50,7 @@ async fn an_older_session_lists_and_calls() {
         let call = r#"{"jsonrpc":"2.0","id":18446744073709551617,"method":"tools/call","params":{"name":"mcp__demo__echo","arguments":{"a": 1}}}"#;
         let called = gateway.legacy(&session, call).await;
         assert_eq!(members(&called.message())["id"].get(), "18446744073709551617");
-        assert!(called.result().get("resultType").is_none());
+        assert!(!called.result().contains_key("resultType"));
         assert_eq!(called.json()["result"]["structuredContent"], json!({"a": 1}));
 
         let unknown = r#"{"jsonrpc":"2.0","id":3,"method":"resources/list"}"#;
@@ -101,7 +100,7 @@ async fn a_session_id_is_good_for_its_own_caller_and_endpoint_alone() {
 #[tokio::test]
 async fn a_session_id_ends_after_a_day() {
     let noon = "2026-11-30T12:00:00Z".parse().unwrap();
-    let gateway = Gateway::with_clock(Setup::older(), Clock::fixed(noon)).await;
+    let gateway = Gateway::in_world(Setup::older(), World::with_fixed_clock(noon).await).await;
     let session = gateway.initialize("2025-11-25").await;
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     gateway.world.ctx.clock.advance(TimeDelta::hours(24));

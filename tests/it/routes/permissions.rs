@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::json;
 use tests::questions::{ask, question};
 
-use super::{Case, Sent, Stage, sessions::session};
+use super::{Case, Fate, Sent, Stage, sessions::session};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -38,7 +38,8 @@ pub(super) fn cases() -> Vec<Case> {
                 let session = session(stage).await;
                 Sent::to(format!("/api/sessions/{session}/permission-authorizations"))
             })
-        }),
+        })
+        .colleague(Fate::Same),
         Case::new(Method::GET, paths::EPOCH, |stage| {
             Box::pin(async {
                 Sent::to(format!("/api/sessions/{}/permission-epoch", session(stage).await))

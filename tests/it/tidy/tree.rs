@@ -28,7 +28,8 @@ impl File {
     }
 
     pub(super) fn is_text(&self) -> bool {
-        self.is_source() || self.has_extension(&["md", "toml", "yaml", "yml", "json", "env", "service"])
+        self.is_source()
+            || self.has_extension(&["md", "toml", "yaml", "yml", "json", "env", "service"])
     }
 
     fn has_extension(&self, extensions: &[&str]) -> bool {

@@ -14,9 +14,7 @@ use std::{
 use nix::fcntl::{Flock, FlockArg};
 use runtime::postgres::{self, PostgresOptions};
 use sha2::{Digest, Sha256};
-use sqlx::{
-    AssertSqlSafe, ConnectOptions, PgConnection, postgres::PgConnectOptions,
-};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, postgres::PgConnectOptions};
 use store::setup::{OWNER_ROLE, Setup};
 use url::Url;
 use uuid::Uuid;
@@ -113,10 +111,10 @@ async fn private_postgres(dir: &Path) -> Result<String, postgres::Error> {
 /// `target`, wherever cargo was told to put it: the test runs from `target/<profile>/deps`.
 fn target_dir() -> PathBuf {
     let program = std::env::current_exe().unwrap();
-    program.ancestors().find(|dir| dir.join("CACHEDIR.TAG").exists()).map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
-        Path::to_owned,
-    )
+    program
+        .ancestors()
+        .find(|dir| dir.join("CACHEDIR.TAG").exists())
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), Path::to_owned)
 }
 
 /// The name of the database with this version's schema, made by whoever comes first, as the

@@ -8,7 +8,7 @@ use domain::{
     ids::ServerId,
     server::{AuthMode, GovernanceForm, OAuthSettings, Registration, ServerStatus, Transport},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, value::RawValue};
 
 /// What POST and PUT take: a full replacement, unknown fields are refused. Documentation of
@@ -76,9 +76,9 @@ pub(crate) struct ConfiguredServer {
     args: Vec<String>,
     cwd: String,
     #[schema(value_type = BTreeMap<String, Option<String>>)]
-    env: BTreeMap<String, ()>,
+    env: Nulls,
     #[schema(value_type = BTreeMap<String, Option<String>>)]
-    headers: BTreeMap<String, ()>,
+    headers: Nulls,
     #[schema(value_type = String, example = "none")]
     auth_mode: AuthMode,
     api_key_header: Option<String>,
@@ -118,6 +118,16 @@ pub(crate) struct OAuth {
     client_secret: Option<()>,
     scopes: Vec<String>,
     client_metadata_url: Option<String>,
+}
+
+/// Names as an object of nulls: there is no place for a value.
+#[derive(Debug)]
+struct Nulls(Vec<String>);
+
+impl Serialize for Nulls {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|name| (name, ())))
+    }
 }
 
 /// What everybody may know of a server that is switched on.
@@ -208,8 +218,8 @@ impl From<Configured> for ConfiguredServer {
             command: server.reach.command,
             args: server.reach.args,
             cwd: server.reach.cwd,
-            env: env.into_iter().map(|name| (name, ())).collect(),
-            headers: headers.into_iter().map(|name| (name, ())).collect(),
+            env: Nulls(env),
+            headers: Nulls(headers),
             auth_mode: server.reach.auth_mode,
             api_key_header: server.reach.api_key_header,
             oauth: server.reach.oauth.map(|oauth| OAuth::of(oauth, client_secret)),

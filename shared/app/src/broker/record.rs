@@ -41,11 +41,20 @@ pub(super) struct Record {
     request_digest: Sha256Digest,
     created_at: Timestamp,
     began: Instant,
-    opened: bool,
+    opened: Opened,
     pub authorization: Option<AuthorizationId>,
     pub queue_wait: Duration,
     pub attempts: Vec<Value>,
     pub warnings: Vec<Value>,
+}
+
+/// Whether the row of a call stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opened {
+    No,
+    /// An outage cut the statement off.
+    Unsure,
+    Yes,
 }
 
 /// Why a call may happen, or may not.
@@ -76,7 +85,7 @@ impl Record {
             request: document,
             created_at: ctx.now(),
             began: Instant::now(),
-            opened: false,
+            opened: Opened::No,
             authorization: None,
             queue_wait: Duration::ZERO,
             attempts: Vec::new(),
@@ -149,14 +158,13 @@ impl Record {
         };
         match store::calls::open(&ctx.db, &call).await {
             Ok(read_back) => {
-                self.opened = true;
+                self.opened = Opened::Yes;
                 Ok(read_back)
             }
             Err(error) => {
-                // An outage leaves it open whether the row exists: nothing was sent, so it is closed
-                // behind our back if it does.
+                // Nothing was sent; whether the row exists shows when it is closed.
                 if error.is_outage() {
-                    self.opened = true;
+                    self.opened = Opened::Unsure;
                 }
                 Err(error.into())
             }
@@ -164,11 +172,12 @@ impl Record {
     }
 
     /// A call that ended before it could be resolved or admitted still leaves its record.
-    pub(super) async fn open_refused(&mut self, ctx: &Ctx) -> Result<(), Error> {
-        if self.opened {
-            return Ok(());
+    async fn open_refused(&mut self, ctx: &Ctx) -> Result<(), Error> {
+        match self.open(ctx, Status::Running, None, false).await {
+            // The close finds out, as soon as the database is back.
+            Err(_) if self.opened == Opened::Unsure => Ok(()),
+            opened => opened.map(|_| ()),
         }
-        self.open(ctx, Status::Running, None, false).await.map(|_| ())
     }
 
     fn authorization_record(
@@ -206,27 +215,73 @@ impl Record {
         ctx: &Ctx,
         outcome: Result<Answer, Error>,
     ) -> Result<Result<Bytes, Error>, Error> {
-        if !self.opened {
-            self.open_refused(ctx).await?;
-        }
-        let end = End::of(&outcome);
-        let closing = self.closing(ctx, &outcome, &end);
-        match closed(ctx, &closing.borrow(self, &end, &outcome)).await {
-            Ok(true) => {
-                ctx.signals.hint(Hint::Events(self.session));
-                Ok(outcome.map(|answer| answer.raw))
+        loop {
+            if self.opened == Opened::No {
+                self.open_refused(ctx).await?;
             }
-            // The reaper was faster: this node was thought dead.
-            Ok(false) => Ok(Err(Error::new(
-                Code::Interrupted,
-                "the call was closed while this node was out of touch with the database",
-            ))),
-            Err(error) => {
-                let owned = closing;
-                self.close_in_background(ctx, owned, end, outcome);
-                Err(error.into())
+            let end = End::of(&outcome);
+            let closing = self.closing(ctx, &outcome, &end);
+            match self.closed(ctx, &closing, &end, &outcome).await {
+                Ok(Closed::Now) => {
+                    ctx.signals.hint(Hint::Events(self.session));
+                    return Ok(outcome.map(|answer| answer.raw));
+                }
+                // The reaper was faster: this node was thought dead.
+                Ok(Closed::ByOthers) => {
+                    return Ok(Err(Error::new(
+                        Code::Interrupted,
+                        "the call was closed while this node was out of touch with the database",
+                    )));
+                }
+                Ok(Closed::NeverOpened) => self.opened = Opened::No,
+                Err(error) => {
+                    self.close_in_background(ctx, closing, end, outcome);
+                    return Err(error.into());
+                }
             }
         }
+    }
+
+    /// Closing is one statement that may be repeated: it changes nothing the second time.
+    async fn closed(
+        &self,
+        ctx: &Ctx,
+        closing: &OwnedClosing,
+        end: &End,
+        outcome: &Result<Answer, Error>,
+    ) -> Result<Closed, StoreError> {
+        let statement = closing.borrow(self, end, outcome);
+        let close = || async {
+            if store::calls::close(&ctx.db, &statement).await? {
+                return Ok(Closed::Now);
+            }
+            self.closed_before(ctx, closing, end).await
+        };
+        let backoff = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(50))
+            .with_max_delay(limits::DATABASE_RETRY_MS.millis())
+            .without_max_times()
+            .with_total_delay(Some(limits::CLOSE_RETRY_SECONDS.seconds()));
+        close.retry(backoff).when(StoreError::is_outage).await
+    }
+
+    /// Why there was nothing to close. A try of ours that was cut off may have closed it, and an
+    /// opening that was cut off may have come to nothing.
+    async fn closed_before(
+        &self,
+        ctx: &Ctx,
+        closing: &OwnedClosing,
+        end: &End,
+    ) -> Result<Closed, StoreError> {
+        let mut tx = ctx.db.begin(self.name.tenant).await?;
+        let found = store::invocations::find(&mut tx, self.session, self.invocation).await?;
+        Ok(match found {
+            None if self.opened == Opened::Unsure => Closed::NeverOpened,
+            Some(row) if row.status == end.status && row.finished_at == Some(closing.at) => {
+                Closed::Now
+            }
+            Some(_) | None => Closed::ByOthers,
+        })
     }
 
     fn closing(&self, ctx: &Ctx, outcome: &Result<Answer, Error>, end: &End) -> OwnedClosing {
@@ -312,6 +367,16 @@ impl Record {
     }
 }
 
+/// What became of a close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    /// By this very close, or by an earlier try of it.
+    Now,
+    ByOthers,
+    /// There is no such call: its opening was cut off.
+    NeverOpened,
+}
+
 /// How a call ended, in the words of its record.
 #[derive(Debug)]
 struct End {
@@ -389,23 +454,6 @@ impl OwnedClosing {
             event: &self.event,
         }
     }
-}
-
-/// Closing is one statement that may be repeated: it changes nothing the second time.
-async fn closed(ctx: &Ctx, closing: &Closing<'_>) -> Result<bool, StoreError> {
-    let mut unsure = false;
-    let backoff = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(50))
-        .with_max_delay(limits::DATABASE_RETRY_MS.millis())
-        .without_max_times()
-        .with_total_delay(Some(limits::CLOSE_RETRY_SECONDS.seconds()));
-    let closed = (|| store::calls::close(&ctx.db, closing))
-        .retry(backoff)
-        .when(StoreError::is_outage)
-        // A try that was cut off may have closed it: then "closed before" is our own doing.
-        .notify(|_, _| unsure = true)
-        .await?;
-    Ok(closed || unsure)
 }
 
 /// The request as it was asked, for a call that has no tool yet: `{"askedName":…,"input":…}`, with the

@@ -1,0 +1,60 @@
+"""Runs a plan with the client of the python SDK 2.x: sdk2.py legacy|auto. See ../clients.py."""
+
+import asyncio
+import json
+import sys
+
+import httpx2
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+
+async def one(client, call):
+    progress = []
+
+    async def on_progress(done, total, message):
+        progress.append([done, total])
+
+    try:
+        result = await client.call_tool(
+            call["tool"],
+            call["arguments"],
+            read_timeout_seconds=call.get("timeout", 60),
+            progress_callback=on_progress if call.get("progress") else None,
+        )
+        ended = {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
+    except MCPError as error:
+        ended = {"error": error.error.model_dump(mode="json", exclude_none=True)}
+    except Exception as error:
+        ended = {"raised": f"{type(error).__name__}: {error}"}
+    if call.get("progress"):
+        ended["progress"] = progress
+    return ended
+
+
+async def main(plan, mode):
+    http = httpx2.AsyncClient(headers=plan["headers"], timeout=httpx2.Timeout(30, read=300))
+    async with http:
+        transport = streamable_http_client(plan["url"], http_client=http)
+        async with Client(transport, mode=mode) as client:
+            tools, cursor = [], None
+            while plan.get("list"):
+                page = await client.list_tools(cursor=cursor)
+                tools += page.tools
+                cursor = page.next_cursor
+                if not cursor:
+                    break
+            calls = [one(client, call) for call in plan["calls"]]
+            if plan.get("together"):
+                ended = await asyncio.gather(*calls)
+            else:
+                ended = [await call for call in calls]
+            version = client.protocol_version
+    return {
+        "version": version,
+        "tools": [t.model_dump(mode="json", by_alias=True, exclude_none=True) for t in tools],
+        "ended": ended,
+    }
+
+
+json.dump(asyncio.run(main(json.load(sys.stdin), sys.argv[1])), sys.stdout)
