@@ -50,8 +50,8 @@ lint: ## Format, clippy, and the dependency rules where cargo-deny is installed
 
 bench: ## Measure the gateway beside a direct client; BENCH_JSON=FILE writes the figures
 	@deploy/install.sh tests
-	cargo build --workspace --release
-	$(TARGET)/release/bench
+	cargo build --workspace --release --bins
+	$(if $(BENCH_JSON),BENCH_JSON=$(abspath $(BENCH_JSON))) cargo bench --workspace --bench bench
 
 sqlx: ## Check our SQL against a Postgres and write .sqlx anew
 	@deploy/install.sh tests

@@ -10,9 +10,15 @@ pub mod problem;
 use std::sync::Arc;
 
 use app::Ctx;
-use axum::{Router, middleware, serve::ListenerExt};
+use axum::{
+    Router,
+    extract::{MatchedPath, Request},
+    middleware,
+    serve::ListenerExt,
+};
 use tokio::net::TcpListener;
 use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
+use tracing::Span;
 use url::Url;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -73,8 +79,15 @@ pub fn router(api: Api) -> Router {
         .layer(CatchPanicLayer::custom(problem::panicked))
         .layer(middleware::from_fn_with_state(api.clone(), guard::check_host_and_origin))
         .layer(middleware::from_fn(guard::stamp))
-        .layer(TraceLayer::new_for_http())
+        .layer(TraceLayer::new_for_http().make_span_with(span))
         .with_state(api)
+}
+
+/// What the log says of a request. Its route and not its path or query: a confused client puts its
+/// token there.
+fn span(request: &Request) -> Span {
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    tracing::debug_span!("request", method = %request.method(), route)
 }
 
 /// Answers on `listener` until `draining` ends, then until the requests that run are answered.

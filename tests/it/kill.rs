@@ -3,7 +3,7 @@
 
 mod ends;
 mod first_start;
-mod house;
+pub(crate) mod house;
 mod jobs;
 mod postgres;
 mod scene;

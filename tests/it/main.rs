@@ -22,3 +22,6 @@ mod jobs;
 mod nodes;
 mod up;
 mod kill;
+mod secrets;
+mod self_approval;
+mod hostile;

@@ -29,7 +29,7 @@ fn another(world: &World) -> Ctx {
         admission: Admission::local(),
         node: ctx.mint(),
         signals: app::Signals::default(),
-        validators: app::validators::ValidatorCache::default(),
+        definitions: app::definitions::DefinitionCache::default(),
         url_rules: ctx.url_rules.clone(),
         permission_wait: ctx.permission_wait,
         draining: CancellationToken::new(),

@@ -8,7 +8,9 @@ and tells what happened:
 """
 
 import json
+import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 from house import Failed
 
@@ -58,7 +60,8 @@ def run(house, client, plan):
         if "result" not in listed:
             raise Failed(f"tools/list: {json.dumps(listed)[:300]}")
         tools = listed["result"]["tools"]
-    calls = [inspect(house, plan, era, call_arguments(call)) for call in plan["calls"]]
+    with ThreadPoolExecutor(3) as pool:
+        calls = list(pool.map(lambda call: inspect(house, plan, era, call_arguments(call)), plan["calls"]))
     return {"version": era, "tools": tools, "ended": calls}
 
 
@@ -76,7 +79,6 @@ def begin_inspect(house, plan, era, arguments):
     # It keeps a catalog and tokens below its home.
     env_home = house.work / "inspector-home"
     env_home.mkdir(exist_ok=True)
-    import os
     env = {**os.environ, "MCP_CATALOG_PATH": str(env_home / "mcp.json"),
            "MCP_CLIENT_CONFIG_PATH": str(env_home / "client.json")}
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -104,6 +106,7 @@ def inspect(house, plan, era, arguments):
 
 
 def last_words(err):
+    """The end of what a program said, without the frames of tracebacks."""
     lines = [line.strip(" |+-") for line in err.decode(errors="replace").splitlines()]
     lines = [line for line in lines if line]
     return " / ".join(lines[-4:])[-400:]

@@ -62,9 +62,10 @@ class House:
         return process
 
     def stop(self, name, how=signal.SIGTERM):
+        """Its status. Only the process itself is told: what it started is its own to end."""
         process = self.running.pop(name)
         if process.poll() is None:
-            os.killpg(process.pid, how)
+            os.kill(process.pid, how)
             try:
                 process.wait(15)
             except subprocess.TimeoutExpired:

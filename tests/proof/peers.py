@@ -15,6 +15,9 @@ NOTES = {
            f"and `_meta[\"{SERVER_INFO}\"]` exist in 2026-07-28 alone, and are passed on as they came",
     "progress": "progress notifications are not relayed on shared connections (http-api.md: only the "
                 "pass-through form has them); the result is the same",
+    "tasks": "`execution` of a definition is left out: a task of the server cannot be reached through us",
+    "capabilities": "the server lists some tools to clients alone that declare roots, sampling or "
+                    "elicitation; shared connections declare none (http-api.md)",
     "inspector": "the inspector looks at the list before it calls: what is unknown or does not fit "
                  "never reaches a server",
 }
@@ -23,7 +26,10 @@ NOTES = {
 class Server:
     def __init__(self, slug, label, cases, invalid, url=None):
         self.slug, self.label, self.cases, self.invalid, self.url = slug, label, cases, invalid, url
-        self.id, self.names, self.tools = None, {}, {}
+        # Tools by their own names: as agents call them.
+        self.id, self.names = None, {}
+        # Listed to clients with capabilities alone.
+        self.conditional = set()
 
 
 def sdk_cases():
@@ -66,6 +72,10 @@ def servers(house):
         ("resource links", "get-resource-links", {"count": 3}),
         ("long, progress", "trigger-long-running-operation", {"duration": 1, "steps": 4}),
     ], ("get-sum", {"a": "x"}), port, {"PORT": str(port)}, "localhost")
+    started[-1].conditional = {
+        "get-roots-list", "trigger-elicitation-request", "trigger-url-elicitation",
+        "trigger-sampling-request", "simulate-research-query", "trigger-sampling-request-async",
+        "trigger-elicitation-request-async"}
 
     port = free_port()
     sdk1 = house.here / "servers" / "sdk1.py"
@@ -110,8 +120,7 @@ def register(service, server):
     if odd:
         raise Failed("; ".join(odd))
     server.names = {tool["name"]: tool["agentName"] for tool in tools}
-    server.ids = {tool["name"]: tool["id"] for tool in tools}
-    return row
+    return len(tools)
 
 
 def same(direct, passed, notes, where):
@@ -134,16 +143,20 @@ def same(direct, passed, notes, where):
     notes.add("era")
 
 
-def same_list(server, direct, passed):
+def same_list(server, direct, passed, notes):
     by_name = {tool["name"]: tool for tool in passed}
     if len(by_name) != len(passed):
         raise Failed("tools/list has a name twice")
     expected = {server.names[tool["name"]]: {**tool, "name": server.names[tool["name"]]}
                 for tool in direct if tool["name"] in server.names}
-    missing = [tool["name"] for tool in direct if tool["name"] not in server.names]
-    if missing:
+    missing = {tool["name"] for tool in direct if tool["name"] not in server.names}
+    if missing - server.conditional:
         raise Failed(f"not discovered: {missing}")
+    if missing:
+        notes.add("capabilities")
     for name, tool in expected.items():
+        if tool.pop("execution", None) is not None:
+            notes.add("tasks")
         if by_name.pop(name, None) != tool:
             found = next((one for one in passed if one["name"] == name), None)
             raise Failed(f"tools/list, {name}: directly {brief(tool)}, through the gateway {brief(found)}")
@@ -160,7 +173,8 @@ def pair(house, service, server, client):
     """One cell of the table: the notes that it needs."""
     notes = set()
     inspector = clients.CLIENTS[client][0] == "inspector"
-    cases = server.cases
+    # A process for each call: some are enough.
+    cases = server.cases[:5] if inspector else server.cases
     calls = [{"tool": tool, "arguments": arguments, "progress": "progress" in label}
              for label, tool, arguments in cases]
     tool, arguments = server.invalid
@@ -174,7 +188,7 @@ def pair(house, service, server, client):
     }
     direct = clients.run(house, client, plan)
     passed = clients.run(house, client, through)
-    same_list(server, direct["tools"], passed["tools"])
+    same_list(server, direct["tools"], passed["tools"], notes)
 
     for (label, *_), one, other in zip(cases, direct["ended"], passed["ended"]):
         if "error" in one or "raised" in one:
@@ -199,7 +213,7 @@ def pair(house, service, server, client):
         if error.get("code") != -32602 or (error.get("data") or {}).get("code") != "NOT_FOUND":
             raise Failed(f"an unknown tool: {brief(unknown)}")
     check_rows(service, session, server, passed["ended"], inspector)
-    return notes, passed["version"]
+    return notes
 
 
 def check_error(label, direct, passed):

@@ -1,87 +1,136 @@
-"""All proofs, and the table of them."""
+"""All proofs: exit status 0 if each holds."""
 
 import argparse
 import pathlib
 import sys
-import time
-import traceback
 
 import clients
+import lifecycle
+import odd
+import parallel
 import peers
+import questions
+import verbatim
 from house import Failed, House, Service
+from report import Report
+from schemas import Schemas
 
 
 def arguments():
     parser = argparse.ArgumentParser()
     for name in ("rig", "rig-home", "schemas", "bin", "work", "out"):
         parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--only", help="names of proofs, with commas")
+    parser.add_argument("--only", help="some of: table, questions, parallel, bytes, manners, life")
     return parser.parse_args()
 
 
-class Report:
-    """What was proven, in order."""
+class Proof:
+    def __init__(self, options):
+        self.house = House(options.rig, options.rig_home, options.bin, options.work)
+        self.service, self.report = Service(self.house), Report()
+        self.schemas = Schemas(options.schemas)
+        self.servers = []
 
-    def __init__(self):
-        self.cells, self.lines, self.failures = {}, [], []
+    def server(self, slug):
+        return next(server for server in self.servers if server.slug == slug)
 
-    def cell(self, client, server, mark):
-        self.cells[client, server] = mark
+    def register(self):
+        self.service.start()
+        self.servers = peers.servers(self.house)
+        for server in self.servers:
+            self.report.prove("Registration", f"{server.label}: registered, discovered, listed",
+                              lambda server=server: f"{peers.register(self.service, server)} tools")
 
-    def line(self, section, what, failure=None, note=""):
-        self.lines.append((section, what, failure, note))
-        print(f"{'✗' if failure else '✓'} {section}: {what}{': ' + failure if failure else ''}", flush=True)
-        if failure:
-            self.failures.append(f"{section}, {what}: {failure}")
+    def table(self):
+        for server in self.servers:
+            for client in clients.CLIENTS:
+                try:
+                    notes = peers.pair(self.house, self.service, server, client)
+                    self.report.cell(client, server.label, notes)
+                except Failed as failed:
+                    self.report.cell(client, server.label, set(), str(failed))
 
-    def prove(self, section, what, proof):
-        """Runs one proof; what it returns is a note."""
-        try:
-            self.line(section, what, None, proof() or "")
-        except Failed as failed:
-            self.line(section, what, str(failed))
-        except Exception as error:
-            traceback.print_exc()
-            self.line(section, what, f"{type(error).__name__}: {error}")
-
-
-def table(report, house, service, started):
-    for server in started:
-        report.prove("registration", f"{server.label}: registered by REST, discovered, listed",
-                     lambda server=server: register(service, server))
-    for server in started:
-        if server.id is None:
-            continue
+    def questions(self):
         for client in clients.CLIENTS:
-            try:
-                began = time.monotonic()
-                notes, _ = peers.pair(house, service, server, client)
-                report.cell(client, server.label, ("✓", notes))
-                print(f"✓ {client} × {server.label} {sorted(notes)} {time.monotonic() - began:.1f} s", flush=True)
-            except Failed as failed:
-                report.cell(client, server.label, ("✗", set()))
-                report.failures.append(f"{client} × {server.label}: {failed}")
-                print(f"✗ {client} × {server.label}: {failed}", flush=True)
+            for decision in ("allow_once", "deny", "allow_matching"):
+                self.report.prove("Questions", f"{client}: {decision}, while it waits", lambda client=client, decision=decision: questions.asked(
+                    self.house, self.service, self.server("py1"), client, decision))
 
+    def parallel(self):
+        base = self.server("py1").url.removesuffix("/mcp")
+        wide = self.service.register("meeting", f"{base}/mcp", governance={
+            "maxConcurrent": 100, "maxQueueDepth": 100})["id"]
+        narrow = self.service.register("holding", f"{base}/mcp")["id"]
+        for client in list(clients.CLIENTS)[:4]:
+            for parties in (6, 100):
+                self.report.prove("Side by side", f"{parties} calls of {client}, inside the server together", lambda client=client, parties=parties: parallel.together(
+                    self.house, self.service, wide, client, base, parties))
+        self.report.prove("Side by side", "20 calls, default limits, the first held until 11 refusals were seen",
+                          lambda: parallel.queue(self.service, narrow, base, "holding"))
 
-def register(service, server):
-    peers.register(service, server)
+    def bytes(self):
+        record, section = [], "Bytes"
+        url, servers = verbatim.start(self.house, self.service)
+        self.report.prove(section, "results of a peer of no SDK: unknown content type, unknown members, integers of 30 digits, escapes, white space",
+                          lambda: verbatim.results(self.service, url, servers, record))
+        self.report.prove(section, "arguments, from the client's request to the server's",
+                          lambda: verbatim.arguments(self.service, url, servers))
+        section = "Published schemas"
+        for slug in ("everything", "py1", "py2", "demo"):
+            self.report.prove(section, f"a session with {self.server(slug).label}, in each version", lambda slug=slug: self.recorded(slug, record))
+        self.report.prove(section, "what clients were answered", lambda: self.schemas.answers(record))
+        self.report.prove(section, "what servers were sent, and its headers",
+                          lambda: self.schemas.sent(verbatim.journal(url)))
+
+    def recorded(self, slug, record):
+        server = self.server(slug)
+        session = self.service.session([server.id])
+        for version in verbatim.VERSIONS:
+            client = verbatim.Raw(self.service.gateway(session), version, self.service.headers(), record)
+            client.begin()
+            client.ask("tools/list")
+            for _, tool, arguments in server.cases:
+                client.call(server.names[tool], arguments)
+            client.call(server.names[server.invalid[0]], server.invalid[1])
+            client.call("mcp__x__unknown", {})
+
+    def manners(self):
+        server = odd.Odd(self.house, self.service)
+        for path, what, proof in odd.proofs(server):
+            self.report.prove("Odd manners", f"{what} (`/{path}`)", proof)
+
+    def life(self):
+        house, service, prove = self.house, self.service, self.report.prove
+        section, demo = "Sessions and time", self.server("demo")
+        prove(section, "GET, DELETE, forged and missing session ids, no token", lambda: lifecycle.sessions(service, demo))
+        prove(section, "batches in 2025-03-26 alone", lambda: lifecycle.batch(service, demo))
+        prove(section, "a cancelled call ends within 3 s, in each version", lambda: lifecycle.cancelled(service, demo))
+        prove(section, "no pause of a delayed acknowledgement (40 ms) in any client", lambda: lifecycle.pauses(house, service, demo))
+        for slug in ("py1", "py2"):
+            prove(section, f"{self.server(slug).label}: a restart of the server loses no call after it",
+                  lambda slug=slug: lifecycle.server_restart(house, service, self.server(slug)))
+        prove(section, "a restart of the service: older sessions go on", lambda: lifecycle.service_restart(house, service, demo))
 
 
 def main():
     options = arguments()
-    house = House(options.rig, options.rig_home, options.bin, options.work)
-    report = Report()
+    proof = Proof(options)
+    parts = (options.only or "table,questions,parallel,bytes,manners,life").split(",")
     try:
-        service = Service(house)
-        service.start()
-        started = peers.servers(house)
-        table(report, house, service, started)
+        proof.register()
+        for part in parts:
+            getattr(proof, part)()
     finally:
-        house.stop_all()
-    for failure in report.failures:
+        proof.house.stop_all()
+    if not options.only:
+        out = pathlib.Path(options.out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(proof.report.page())
+        print(f"written: {out}")
+    print(f"{len(proof.report.failures)} failures")
+    for failure in proof.report.failures:
         print(f"✗ {failure}", file=sys.stderr)
-    return 1 if report.failures else 0
+    return 1 if proof.report.failures else 0
 
 
 if __name__ == "__main__":

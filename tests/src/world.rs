@@ -217,7 +217,7 @@ fn ctx(database: &Database, clock: Clock, ours: SocketAddr, dir: &std::path::Pat
         admission: Admission::local(),
         node: NodeId(Uuid::new_v4()),
         signals: app::Signals::default(),
-        validators: app::validators::ValidatorCache::default(),
+        definitions: app::definitions::DefinitionCache::default(),
         url_rules: UrlRules { hosts: Vec::new(), networks: vec![loopback] },
         permission_wait: limits::PERMISSION_WAIT_SECONDS.seconds(),
         draining: CancellationToken::new(),

@@ -79,8 +79,9 @@ fn config(queue: &str) -> Config {
         .batch_size(1)
         .heartbeat_interval(limits::JOB_HEARTBEAT_MS.millis())
         .missed_heartbeats(limits::JOB_HEARTBEATS_MISSED.size())
-        // What a job came to stands in our own tables.
-        .persist_results(false)
+        // To the library this is the acknowledgement: without it a finished job runs for ever, and
+        // once more after each restart.
+        .persist_results(true)
 }
 
 /// Never used twice: a worker that comes back under its old name keeps its lost jobs for ever.

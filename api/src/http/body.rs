@@ -60,7 +60,7 @@ pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Respons
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let words = error.inner().to_string();
+        let words = words(error.inner());
         let pointer = pointer(error.path());
         Error::new(Code::InvalidInput, format!("the body does not fit: {words}"))
             .with_details(serde_json::json!({ "errors": [{ "path": pointer, "message": words }] }))
@@ -69,6 +69,21 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
         .end()
         .map_err(|_| Error::new(Code::InvalidInput, "the body goes on after its JSON value"))?;
     Ok(parsed)
+}
+
+/// What does not fit, without the value: serde repeats it, and it may be a secret in the wrong place.
+fn words(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    if !error.is_data() || text.starts_with("missing field ") {
+        return text;
+    }
+    match text.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("expected {expected}"),
+        None => {
+            let (line, column) = (error.line(), error.column());
+            format!("a value is not one that can stand there at line {line} column {column}")
+        }
+    }
 }
 
 /// RFC 6901.
@@ -82,4 +97,39 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
             Segment::Unknown => String::new(),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Form {
+        #[expect(dead_code, reason = "only read")]
+        headers: BTreeMap<String, Option<String>>,
+    }
+
+    #[test]
+    fn a_value_in_the_wrong_place_is_not_repeated() {
+        for body in [
+            r#"{"headers":"hunter2"}"#,
+            r#"{"headers":"hunter2, expected hunter2"}"#,
+            r#"{"headers":{"x":4815162342}}"#,
+            r#"{"hunter2":1}"#,
+            r#""hunter2""#,
+            r#"{"headers":{"x":"hunter2}"#,
+        ] {
+            let error = parse::<Form>(body.as_bytes()).unwrap_err();
+            let shown = format!("{} {}", error.public, error.details.unwrap());
+            for secret in ["hunter2", "4815162342"] {
+                assert!(!shown.contains(secret), "{body}: {shown}");
+            }
+            assert!(shown.contains("line 1 column"), "{shown}");
+        }
+        let missing = parse::<Form>(b"{}").unwrap_err();
+        assert!(missing.public.contains("missing field `headers`"), "{}", missing.public);
+    }
 }

@@ -53,7 +53,7 @@ pub(crate) fn ctx(
         admission: Admission::local(),
         node: clock.mint(),
         signals: Signals::default(),
-        validators: app::validators::ValidatorCache::default(),
+        definitions: app::definitions::DefinitionCache::default(),
         url_rules: url_rules(settings),
         permission_wait: Duration::from_secs(settings.permission_wait_seconds),
         draining: lifecycle.draining(),

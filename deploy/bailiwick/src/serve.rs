@@ -154,6 +154,8 @@ impl Node {
         self.lease.abort();
         // A database that does not answer must not hold up the end; the lease ends the node then.
         let farewell = async {
+            // Calls that were just cut off write down how they ended.
+            let _ = time::timeout(limits::NODE_FAREWELL_MS.millis() / 2, tracker.wait()).await;
             if let Err(error) = nodes::end(&self.ctx).await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,

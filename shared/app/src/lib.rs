@@ -30,7 +30,7 @@ pub mod tenants;
 pub mod tick;
 pub mod tokens;
 pub mod users;
-pub mod validators;
+pub mod definitions;
 
 mod selection;
 
@@ -68,7 +68,7 @@ pub struct Parts {
     /// This process.
     pub node: NodeId,
     pub signals: Signals,
-    pub validators: validators::ValidatorCache,
+    pub definitions: definitions::DefinitionCache,
     pub url_rules: UrlRules,
     /// How long a caller that cannot be asked in protocol is held.
     pub permission_wait: Duration,

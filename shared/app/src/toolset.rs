@@ -1,15 +1,16 @@
 //! Which tools a session has: what the gateway lists, and what a run is given.
 
+use std::sync::Arc;
+
 use domain::{
     Caller, Error,
     ids::{ServerId, SessionId, ToolId},
     session::effective_selection,
-    tool::{Definition, listed},
 };
 use serde_json::value::RawValue;
 use store::tools::UsableTool;
 
-use crate::Ctx;
+use crate::{Ctx, definitions::DefinitionCache};
 
 /// A tool as an agent sees it.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub struct ListedTool {
     /// `mcp__<source>__<tool>`; what a call names.
     pub agent_name: String,
     /// The definition under that name.
-    pub definition: Box<RawValue>,
+    pub definition: Arc<RawValue>,
 }
 
 /// The tools that the caller may call in a session of their own, by agent name: of the servers of its
@@ -53,22 +54,25 @@ pub async fn list(
             })
     };
     let tools: Vec<UsableTool> = tools.into_iter().filter(within_reach).collect();
-    // Reading definitions compiles their schemas: off the async threads.
-    let list = tokio::task::spawn_blocking(move || tools.into_iter().filter_map(render).collect());
+    // Reading a definition for the first time compiles its schemas: off the async threads.
+    let definitions = ctx.definitions.clone();
+    let list = tokio::task::spawn_blocking(move || {
+        tools.into_iter().filter_map(|tool| render(&definitions, tool)).collect()
+    });
     list.await.map_err(Error::internal)
 }
 
 /// `None` for a definition that an earlier version approved and this one cannot use.
-fn render(tool: UsableTool) -> Option<ListedTool> {
-    match Definition::parse(&tool.definition) {
+fn render(definitions: &DefinitionCache, tool: UsableTool) -> Option<ListedTool> {
+    match definitions.listed(tool.definition_hash, &tool.agent_name, &tool.definition) {
         Ok(definition) => Some(ListedTool {
-            definition: listed(&definition, &tool.agent_name),
+            definition,
             server: tool.server,
             tool: tool.tool,
             agent_name: tool.agent_name,
         }),
-        Err(unusable) => {
-            let problem = unusable.problem.to_string();
+        Err(problem) => {
+            let problem = problem.to_string();
             tracing::warn!(server = %tool.server, tool = %tool.tool, problem, "an approved tool is unusable");
             None
         }

@@ -3,7 +3,7 @@
 mod password;
 
 use domain::{
-    Caller, Code, Error, Role,
+    Caller, Code, Error, Role, Scope,
     ids::{TenantId, UserId},
     user::{self, UserChange, UserStatus},
 };
@@ -68,6 +68,7 @@ pub async fn find(ctx: &Ctx, tenant: TenantId, email: &str) -> Result<User, Erro
 /// taken, `DENIED` for a role above the caller's.
 pub async fn add(ctx: &Ctx, caller: &Caller, new: NewUser) -> Result<User, Error> {
     caller.require_role(Role::Admin)?;
+    not_an_agent(caller)?;
     user::may_grant(caller, new.role)?;
     let (user, hash) = prepare(ctx, new).await?;
     let mut tx = ctx.begin(caller.tenant).await?;
@@ -76,6 +77,14 @@ pub async fn add(ctx: &Ctx, caller: &Caller, new: NewUser) -> Result<User, Error
     audit::record(ctx, &mut tx, caller, "user.created", &user.id.to_string(), details).await?;
     tx.commit().await?;
     Ok(user)
+}
+
+/// Whoever calls tools makes nobody who could permit them: a person with a password signs in.
+fn not_an_agent(caller: &Caller) -> Result<(), Error> {
+    if caller.scopes.has(Scope::McpCall) {
+        return Err(Error::new(Code::Denied, "a token with mcp:call cannot manage people"));
+    }
+    Ok(())
 }
 
 /// People of the tenant, newest first.
@@ -103,6 +112,7 @@ pub async fn update(
     change: UserChange,
 ) -> Result<User, Error> {
     caller.require_role(Role::Admin)?;
+    not_an_agent(caller)?;
     let mut tx = ctx.begin(caller.tenant).await?;
     let superadmins = store::users::lock_superadmins(&mut tx).await?;
     let user = store::users::lock(&mut tx, id).await?;

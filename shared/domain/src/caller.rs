@@ -51,7 +51,9 @@ macro_rules! names {
             fn from_str(text: &str) -> Result<Self, Error> {
                 match text {
                     $($text => Ok($type::$variant),)*
-                    _ => Err(Error::new(Code::InvalidInput, format!(concat!("unknown ", $what, " {:?}"), text))),
+                    // Not repeated: it may be anything, also a secret in the wrong place.
+                    _ => Err(Error::new(Code::InvalidInput, format!(
+                        concat!("unknown ", $what, ": it must be one of {}"), [$($text),*].join(", ")))),
                 }
             }
         }

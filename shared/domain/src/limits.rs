@@ -156,6 +156,7 @@ limits! {
     TOOL_CALL_KEEP_DAYS = 3, up to 30, "days", "how long call ids are remembered after their execution ended";
     DATABASE_RETRY_MS = 2_000, up to 60_000, "ms", "when to come back while the database is unreachable";
     CLOSE_RETRY_SECONDS = 60, up to 600, "s", "closing a call is tried for this long while the database is away; then the reaper does it";
+    DATABASE_PING_AFTER_MS = 1_000, up to 60_000, "ms", "a connection that was idle for longer is tried before it is used: it may have died in an outage";
     DATABASE_CONNECTIONS = 24, up to 200, "connections", "pool of one process";
     JOB_CONCURRENCY = 4, up to 64, "jobs", "discoveries that one worker runs at the same time";
     TICK_LEASE_MS = 30_000, up to 300_000, "ms", "a tick's work ends by then, and another node may take it";

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use domain::{Code, limits, ids::TenantId};
 use sqlx::{
-    AssertSqlSafe, PgConnection, PgPool,
+    AssertSqlSafe, Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
@@ -56,9 +56,15 @@ impl Db {
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(Duration::from_secs(5))
-            // A ping before each use would double the round trips of a call; a connection that
-            // died is found by the statement that uses it.
+            // A ping before each use would double the round trips of a call. After an outage every
+            // idle connection is dead: without any ping each would cost one call its life.
             .test_before_acquire(false)
+            .before_acquire(|connection, metadata| {
+                Box::pin(async move {
+                    let fresh = metadata.idle_for < limits::DATABASE_PING_AFTER_MS.millis();
+                    Ok(fresh || connection.ping().await.is_ok())
+                })
+            })
             .connect_lazy_with(options);
         Ok(Self { pool })
     }

@@ -194,6 +194,7 @@ pub struct UsableTool {
     pub agent_name: String,
     /// The approved definition, the server's own JSON.
     pub definition: String,
+    pub definition_hash: Sha256Digest,
 }
 
 /// The tools of `servers` that agents may call, by agent name: server and tool switched on, the
@@ -201,7 +202,8 @@ pub struct UsableTool {
 pub async fn usable(tx: &mut Tx, servers: &[ServerId]) -> Result<Vec<UsableTool>, StoreError> {
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
     let rows = sqlx::query!(
-        "SELECT t.server_id, s.slug, t.tool_id, t.agent_name, t.definition AS \"definition!\"
+        "SELECT t.server_id, s.slug, t.tool_id, t.agent_name, t.definition AS \"definition!\",
+                t.definition_hash AS \"definition_hash!\"
          FROM mcp_tools t JOIN mcp_servers s ON s.tenant_id = t.tenant_id AND s.server_id = t.server_id
          WHERE t.tenant_id = $1 AND t.server_id = ANY($2) AND s.enabled
            AND t.enabled AND t.pin = 'approved' AND t.policy <> 'deny' AND t.removed_at IS NULL
@@ -211,14 +213,20 @@ pub async fn usable(tx: &mut Tx, servers: &[ServerId]) -> Result<Vec<UsableTool>
     )
     .fetch_all(tx.conn())
     .await?;
-    let tools = rows.into_iter().map(|row| UsableTool {
-        server: ServerId(row.server_id),
-        slug: row.slug,
-        tool: ToolId(row.tool_id),
-        agent_name: row.agent_name,
-        definition: row.definition,
-    });
-    Ok(tools.collect())
+    rows.into_iter()
+        .map(|row| {
+            let hash = Sha256Digest::try_from(row.definition_hash.as_slice());
+            let corrupt = |_| CorruptRow::new("mcp_tools", &row.agent_name, "bad definition hash");
+            Ok(UsableTool {
+                definition_hash: hash.map_err(corrupt)?,
+                server: ServerId(row.server_id),
+                slug: row.slug,
+                tool: ToolId(row.tool_id),
+                agent_name: row.agent_name,
+                definition: row.definition,
+            })
+        })
+        .collect()
 }
 
 struct Row {

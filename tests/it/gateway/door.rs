@@ -162,7 +162,7 @@ fn without_keys(world: &World) -> Router {
         admission: world.ctx.admission.clone(),
         node: world.ctx.node,
         signals: world.ctx.signals.clone(),
-        validators: world.ctx.validators.clone(),
+        definitions: world.ctx.definitions.clone(),
         url_rules: world.ctx.url_rules.clone(),
         permission_wait: world.ctx.permission_wait,
         draining: world.ctx.draining.clone(),

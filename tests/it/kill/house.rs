@@ -26,19 +26,19 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick-under-test");
 const START: Duration = Duration::from_secs(90);
 
 /// A data directory. Dropped, whatever runs on it is killed.
-pub(super) struct House {
+pub(crate) struct House {
     dir: tempfile::TempDir,
 }
 
 impl House {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         // The private Postgres does not run as root and has to pass through.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o711)).unwrap();
         Self { dir }
     }
 
-    pub(super) fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
@@ -47,19 +47,19 @@ impl House {
     }
 
     /// The bare value of a file of the installation.
-    pub(super) fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         let path = self.data().join(name);
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
         text.trim_end().to_owned()
     }
 
     /// What everything that was started here has said.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
     /// A command of the program in an environment of its own.
-    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
         for (name, _) in std::env::vars_os() {
@@ -85,17 +85,17 @@ impl House {
     }
 
     /// `up` that nobody waits for.
-    pub(super) fn begin(&self) -> Child {
+    pub(crate) fn begin(&self) -> Child {
         self.spawn(self.up_command())
     }
 
     /// Starts `up` and waits for its line.
-    pub(super) async fn up(&self) -> Up {
+    pub(crate) async fn up(&self) -> Up {
         self.serve(self.up_command()).await.unwrap_or_else(|| panic!("no start: {}", self.log()))
     }
 
     /// Waits for the line of a serving command; `None`: it ended instead.
-    pub(super) async fn serve(&self, command: Command) -> Option<Up> {
+    pub(crate) async fn serve(&self, command: Command) -> Option<Up> {
         let mut child = self.spawn(command);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = timeout(START, lines.next_line()).await;
@@ -106,12 +106,12 @@ impl House {
     }
 
     /// Runs a command to its end.
-    pub(super) async fn run(&self, mut command: Command) -> Output {
+    pub(crate) async fn run(&self, mut command: Command) -> Output {
         timeout(START, command.output()).await.expect("it ends").unwrap()
     }
 
     /// A command of the node `api` on the private Postgres, on a port of its own.
-    pub(super) fn api_command(&self) -> Command {
+    pub(crate) fn api_command(&self) -> Command {
         let mut command = self.command(&["api", "--listen", "127.0.0.1:0"]);
         let objects = url::Url::from_directory_path(self.data().join("objects")).unwrap();
         command
@@ -121,13 +121,13 @@ impl House {
         command
     }
 
-    pub(super) fn address(&self) -> runtime::postgres::Address {
+    pub(crate) fn address(&self) -> runtime::postgres::Address {
         runtime::postgres::locate(&self.data().join("postgres")).unwrap()
     }
 
     /// A pool of the superuser, who sees every row and every connection; made while Postgres may be
     /// coming back.
-    pub(super) async fn superuser(&self) -> PgPool {
+    pub(crate) async fn superuser(&self) -> PgPool {
         let url = self.address().url("bailiwick", "postgres");
         let begin = Instant::now();
         loop {
@@ -142,13 +142,13 @@ impl House {
     }
 
     /// The processes of the private Postgres: those that stay in its cluster.
-    pub(super) fn postgres(&self) -> Vec<Pid> {
+    pub(crate) fn postgres(&self) -> Vec<Pid> {
         let data = self.postgres_data();
         processes(|process| fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == data))
     }
 
     /// kill -9 of the whole private Postgres, its first process first.
-    pub(super) async fn kill_postgres(&self) {
+    pub(crate) async fn kill_postgres(&self) {
         let first = fs::read_to_string(self.postgres_data().join("postmaster.pid")).unwrap();
         let first = Pid::from_raw(first.lines().next().unwrap().parse().unwrap());
         let all = self.postgres();
@@ -160,7 +160,7 @@ impl House {
     }
 
     /// Every process that has to do with this directory.
-    pub(super) fn everything(&self) -> Vec<Pid> {
+    pub(crate) fn everything(&self) -> Vec<Pid> {
         let dir = self.dir.path().as_os_str().as_bytes();
         let names = |bytes: io::Result<Vec<u8>>| {
             bytes.is_ok_and(|bytes| bytes.windows(dir.len()).any(|part| part == dir))
@@ -212,34 +212,34 @@ async fn gone(left: impl Fn() -> usize) {
 }
 
 /// A serving process; killed when dropped.
-pub(super) struct Up {
+pub(crate) struct Up {
     child: Child,
-    pub(super) url: String,
+    pub(crate) url: String,
     /// Held open: a closed pipe would end whoever writes to it.
     _lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Up {
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.url.strip_prefix("http://").unwrap().parse().unwrap()
     }
 
-    pub(super) fn lives(&mut self) -> bool {
+    pub(crate) fn lives(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
     /// kill -9; its Postgres stays.
-    pub(super) async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
 
-    pub(super) fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         let pid = i32::try_from(self.child.id().unwrap()).unwrap();
         kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
     }
 
     /// How it ended.
-    pub(super) async fn ended(mut self) -> ExitStatus {
+    pub(crate) async fn ended(mut self) -> ExitStatus {
         timeout(START, self.child.wait()).await.expect("it ends").unwrap()
     }
 }

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import time
 
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
@@ -10,7 +11,7 @@ from mcp import MCPError
 
 
 async def one(client, call):
-    progress = []
+    progress, began = [], time.perf_counter()
 
     async def on_progress(done, total, message):
         progress.append([done, total])
@@ -27,6 +28,7 @@ async def one(client, call):
         ended = {"error": error.error.model_dump(mode="json", exclude_none=True)}
     except Exception as error:
         ended = {"raised": f"{type(error).__name__}: {error}"}
+    ended["took"] = (time.perf_counter() - began) * 1_000
     if call.get("progress"):
         ended["progress"] = progress
     return ended

@@ -4,6 +4,7 @@ stdout, both JSON; see ../clients.py."""
 import asyncio
 import json
 import sys
+import time
 from datetime import timedelta
 
 import httpx
@@ -12,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 
 async def one(session, call):
-    progress = []
+    progress, began = [], time.perf_counter()
 
     async def on_progress(done, total, message):
         progress.append([done, total])
@@ -29,6 +30,7 @@ async def one(session, call):
         ended = {"error": error.error.model_dump(mode="json", exclude_none=True)}
     except Exception as error:
         ended = {"raised": f"{type(error).__name__}: {error}"}
+    ended["took"] = (time.perf_counter() - began) * 1_000
     if call.get("progress"):
         ended["progress"] = progress
     return ended

@@ -19,7 +19,7 @@ use serde_json::Value;
 use store::calls::{Context, ContextTool};
 
 use super::CallRequest;
-use crate::{Ctx, validators::Validators};
+use crate::{Ctx, definitions::Validators};
 
 /// What a call was resolved to.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ pub(super) async fn resolve(
         &tool.headers,
     )?;
     let validators =
-        ctx.validators.get(ctx, caller.tenant, &tool.server, &tool.tool, definition_hash).await?;
+        ctx.definitions.validators(ctx, caller.tenant, &tool.server, &tool.tool, definition_hash).await?;
     let input = checked_input(request, &validators).await?;
     let timeout =
         u64::try_from(tool.timeout_seconds).unwrap_or(limits::TOOL_TIMEOUT_SECONDS.default);

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{Discovery, client::Client, exchange::Trail};
+use crate::words;
 
 /// Asks until the last page, [`limits::TOOLS_PER_SERVER`] or [`limits::TOOL_PAGES`].
 pub(super) async fn discover(client: &Client, trail: &Trail) -> Result<Discovery, Error> {
@@ -42,7 +43,10 @@ async fn list(client: &Client, trail: &Trail) -> Result<(Vec<Box<RawValue>>, boo
         let body = client.request("tools/list", params.clone(), left, trail).await?;
         left = left.saturating_sub(body.len() as u64);
         let page: Page<'_> = serde_json::from_slice(&body)
-            .map_err(|error| unfit("the server's list of tools cannot be read").because(error))?;
+            .map_err(|error| {
+                unfit("the server's list of tools cannot be read")
+                    .because(words::NotAsExpected::from(error))
+            })?;
         for tool in page.tools {
             if tools.len() == limits::TOOLS_PER_SERVER.size() {
                 return Ok((tools, true));

@@ -13,7 +13,7 @@ use domain::{Code, Error, limits};
 use futures::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use rmcp::model::ProtocolVersion;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 use tokio_util::task::TaskTracker;
 use url::Url;
@@ -26,6 +26,7 @@ use super::{
 use crate::{
     egress::Destination,
     http::{Body, Failure, GuardedHttp, Origin, Ran, drain, status_failure},
+    words,
 };
 
 /// A server as far as it does not depend on a session.
@@ -34,6 +35,8 @@ pub(super) struct Upstream {
     origin: Origin,
     pub(super) url: Url,
     headers: HeaderMap,
+    /// The values of these; they must not come back to others in the server's words.
+    secrets: Vec<SecretString>,
     next_id: AtomicU64,
     /// What is told to servers without anybody waiting for it.
     pub(super) tasks: TaskTracker,
@@ -104,6 +107,7 @@ impl Upstream {
             origin: http.open(&target.url, Destination::Configured)?,
             url: target.url.clone(),
             headers: shared_headers(target)?,
+            secrets: target.headers.iter().map(|(_, secret)| secret.clone()).collect(),
             next_id: AtomicU64::new(1),
             tasks,
         })
@@ -131,7 +135,7 @@ impl Upstream {
         }
         if !status.is_success() {
             self.decline_session(link, response.headers());
-            return Err(refusal(response).await);
+            return Err(self.refusal(response).await);
         }
         let session = response.headers().get(wire::SESSION_ID).cloned();
         let result = match media_type(response.headers()) {
@@ -140,7 +144,7 @@ impl Upstream {
                 let body = Body::new(response, cap).read().await.map_err(Fault::from)?;
                 match wire::incoming(&body, id)? {
                     Incoming::Result(result) => result,
-                    Incoming::Error(error) => return Err(Fault::Rpc { status, error }),
+                    Incoming::Error(error) => return Err(self.refused(status, error)),
                     _ => {
                         return Err(
                             unfit("the server answered something else than was asked").into()
@@ -168,8 +172,9 @@ impl Upstream {
             return Ok(());
         }
         let headers = response.headers().clone();
-        let body = error_body(response).await;
-        Err(status_failure(status, &headers, &body))
+        drop(error_body(response).await);
+        // Nobody is shown what the server says to a notification.
+        Err(status_failure(status, &headers, &[]))
     }
 
     /// Ends a session (DELETE); servers that do not offer it answer 405.
@@ -251,7 +256,7 @@ impl Upstream {
                         }
                         Incoming::Error(error) => {
                             self.finish(body);
-                            return Err(Fault::Rpc { status: StatusCode::OK, error });
+                            return Err(self.refused(StatusCode::OK, error));
                         }
                         Incoming::Request { id, method } => self.answer(link, &id, &method),
                         Incoming::Other => {}
@@ -315,6 +320,34 @@ impl Upstream {
         Err(unavailable("the server broke the stream and does not resume it"))
     }
 
+    fn refused(&self, status: StatusCode, mut error: RpcError) -> Fault {
+        error.message = words::masked(&error.message, &self.secrets);
+        Fault::Rpc { status, error }
+    }
+
+    /// What a status other than 2xx means: a JSON-RPC error where there is one, unless the status
+    /// alone decides (credentials, rate limits, failures of the server).
+    async fn refusal(&self, response: reqwest::Response) -> Fault {
+        let status = response.status();
+        let headers = response.headers().clone();
+        let body = error_body(response).await;
+        let decides = status.is_server_error()
+            || matches!(
+                status,
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS
+            );
+        let text = match wire::refusal(&body) {
+            Some(error) if !decides => return self.refused(status, error),
+            Some(error) => error.message,
+            // A page is nobody's words.
+            None if media_type(&headers) == "text/html" => String::new(),
+            None => String::from_utf8_lossy(&body).into_owned(),
+        };
+        let text = words::masked(&text, &self.secrets);
+        let failure = status_failure(status, &headers, text.as_bytes());
+        Fault::Failed { status: Some(status), failure }
+    }
+
     /// Answers a request of the server without keeping the call waiting.
     fn answer(self: &Arc<Self>, link: &Link, id: &RawValue, method: &str) {
         let (upstream, link) = (Arc::clone(self), link.clone());
@@ -367,32 +400,6 @@ fn shared_headers(target: &Target) -> Result<HeaderMap, Error> {
         headers.append(name.clone(), value);
     }
     Ok(headers)
-}
-
-/// What a status other than 2xx means: a JSON-RPC error where there is one, unless the status alone
-/// decides (credentials, rate limits, failures of the server).
-async fn refusal(response: reqwest::Response) -> Fault {
-    let status = response.status();
-    let headers = response.headers().clone();
-    let body = error_body(response).await;
-    let decides = status.is_server_error()
-        || matches!(
-            status,
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS
-        );
-    match wire::refusal(&body) {
-        Some(error) if !decides => Fault::Rpc { status, error },
-        Some(error) => {
-            let failure = status_failure(status, &headers, error.message.as_bytes());
-            Fault::Failed { status: Some(status), failure }
-        }
-        None => {
-            // A page is nobody's words.
-            let text = if media_type(&headers) == "text/html" { &[][..] } else { &body };
-            let failure = status_failure(status, &headers, text);
-            Fault::Failed { status: Some(status), failure }
-        }
-    }
 }
 
 /// As much of an error's body as is of interest.

@@ -18,7 +18,10 @@ use super::{
     exchange::{Answered, Fault, Link, Trail, Upstream},
     wire,
 };
-use crate::http::{Failure, Ran};
+use crate::{
+    http::{Failure, Ran},
+    words,
+};
 
 /// What was agreed with a server.
 #[derive(Debug)]
@@ -190,7 +193,7 @@ async fn agree(
     let Answered { result, session, endpoint } = answered;
     let found: Initialized = serde_json::from_slice(&result).map_err(|error| {
         Error::new(Code::UpstreamFormat, "the server's answer to initialize cannot be read")
-            .because(error)
+            .because(words::NotAsExpected::from(error))
     })?;
     let version = ProtocolVersion::KNOWN_VERSIONS
         .iter()

@@ -114,7 +114,7 @@ pub(super) fn incoming(body: &Bytes, id: u64) -> Result<Incoming, Failure> {
     let malformed = |error: serde_json::Error| {
         Failure::unknown(
             Error::new(Code::UpstreamFormat, "the server's answer is not a JSON-RPC message")
-                .because(error),
+                .because(words::NotAsExpected::from(error)),
         )
     };
     let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(malformed)?;

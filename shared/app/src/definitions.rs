@@ -1,4 +1,4 @@
-//! Compiled schemas of tools, by definition hash: a definition is compiled once per process.
+//! Tool definitions as they are used: compiled, and as listed. Each is made once per process.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use domain::{
     json::Sha256Digest,
     limits,
     schema::Schema,
-    tool::Definition,
+    tool::{Definition, ToolProblem, listed},
 };
 
 use serde_json::value::RawValue;
@@ -28,18 +28,43 @@ pub struct Validators {
 /// The cache of one process. Equal definitions share an entry over all tenants: it holds nothing but
 /// what the hash covers.
 #[derive(Debug, Clone)]
-pub struct ValidatorCache(moka::future::Cache<Sha256Digest, Arc<Validators>>);
+pub struct DefinitionCache {
+    compiled: moka::future::Cache<Sha256Digest, Arc<Validators>>,
+    /// By hash and agent name.
+    listed: moka::sync::Cache<(Sha256Digest, String), Arc<RawValue>>,
+}
 
-impl Default for ValidatorCache {
+impl Default for DefinitionCache {
     fn default() -> Self {
-        Self(moka::future::Cache::new(limits::VALIDATOR_CACHE.default))
+        Self {
+            compiled: moka::future::Cache::new(limits::VALIDATOR_CACHE.default),
+            listed: moka::sync::Cache::new(limits::VALIDATOR_CACHE.default),
+        }
     }
 }
 
-impl ValidatorCache {
+impl DefinitionCache {
+    /// The definition `text` with that hash under an agent's name; an error where it cannot be used.
+    /// Blocks for as long as compiling its schemas takes, the first time.
+    pub(crate) fn listed(
+        &self,
+        hash: Sha256Digest,
+        agent_name: &str,
+        text: &str,
+    ) -> Result<Arc<RawValue>, ToolProblem> {
+        let key = (hash, agent_name.to_owned());
+        if let Some(found) = self.listed.get(&key) {
+            return Ok(found);
+        }
+        let definition = Definition::parse(text).map_err(|unusable| unusable.problem)?;
+        let listed: Arc<RawValue> = listed(&definition, agent_name).into();
+        self.listed.insert(key, Arc::clone(&listed));
+        Ok(listed)
+    }
+
     /// The schemas of the tool as it was approved. `TOOL_CHANGED` where that is no longer the
     /// definition with this hash.
-    pub(crate) async fn get(
+    pub(crate) async fn validators(
         &self,
         ctx: &Ctx,
         tenant: TenantId,
@@ -47,7 +72,7 @@ impl ValidatorCache {
         tool: &ToolId,
         hash: Sha256Digest,
     ) -> Result<Arc<Validators>, Error> {
-        if let Some(found) = self.0.get(&hash).await {
+        if let Some(found) = self.compiled.get(&hash).await {
             return Ok(found);
         }
         let changed = || Error::new(Code::ToolChanged, "the tool's definition changed just now");
@@ -63,7 +88,7 @@ impl ValidatorCache {
             .await
             .map_err(Error::internal)??;
         let compiled = Arc::new(compiled);
-        self.0.insert(hash, Arc::clone(&compiled)).await;
+        self.compiled.insert(hash, Arc::clone(&compiled)).await;
         Ok(compiled)
     }
 }
