@@ -45,18 +45,18 @@ pub(crate) async fn check_host_and_origin(
     request: Request,
     next: Next,
 ) -> Response {
-    let host = request
-        .headers()
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok())
-        .or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
-    if !host.is_some_and(|host| api.node.is_ours(host)) {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let host = match hosts.next() {
+        Some(host) => host.to_str().ok(),
+        None => request.uri().authority().map(http::uri::Authority::as_str),
+    };
+    // Of two nobody knows which one whoever stands before us went by (RFC 9112, section 3.2).
+    if hosts.next().is_some() || !host.is_some_and(|host| api.node.is_ours(host)) {
         let error = Error::new(Code::NotFound, "this node does not answer for that host");
         return problem::render(&error, StatusCode::MISDIRECTED_REQUEST);
     }
-    if let Some(origin) = request.headers().get(header::ORIGIN)
-        && !origin.to_str().is_ok_and(|origin| api.node.is_our_origin(origin))
-    {
+    let mut origins = request.headers().get_all(header::ORIGIN).iter();
+    if !origins.all(|origin| origin.to_str().is_ok_and(|origin| api.node.is_our_origin(origin))) {
         let error = Error::new(Code::Denied, "requests from another origin are refused");
         return problem::render(&error, StatusCode::FORBIDDEN);
     }

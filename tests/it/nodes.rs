@@ -138,7 +138,7 @@ static AFTER_PANIC: AtomicU32 = AtomicU32::new(0);
 const TICKS: &[Tick] = &[
     Tick {
         name: "test-counts",
-        period: Duration::from_secs(3_600),
+        period: Duration::from_hours(1),
         work: |_| {
             Box::pin(async {
                 COUNTED.fetch_add(1, Ordering::SeqCst);

@@ -16,6 +16,10 @@ class Failed(Exception):
     """Something does not hold; the words say what."""
 
 
+class Known(Exception):
+    """Something does not hold, and the reason is understood: the words give it."""
+
+
 def wait(what, question, seconds=30):
     """The first answer that is not None or False."""
     end = time.monotonic() + seconds

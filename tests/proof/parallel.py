@@ -87,8 +87,8 @@ def queue(service, server, base, slug):
     if len(executed["executed"]) != 9 or len(ended) != 9 or sorted(executed["executed"]) != sorted(ended):
         raise Failed(f"{len(executed['executed'])} executed, {len(ended)} answered")
     rows = service.rows(session)
-    states = sorted((row["status"], (row["error"] or {}).get("code")) for row in rows)
-    expected = [("failed", "RATE_LIMIT_QUEUE_FULL")] * 11 + [("succeeded", None)] * 9
+    states = sorted((row["status"], (row.get("error") or {}).get("code") or "") for row in rows)
+    expected = [("failed", "RATE_LIMIT_QUEUE_FULL")] * 11 + [("succeeded", "")] * 9
     if states != expected:
         raise Failed(f"{len(rows)} rows: {states}")
     expected = {digest(server, "hold", {"number": number}) for number in range(20)}

@@ -3,7 +3,7 @@
 import traceback
 
 import clients
-from house import Failed
+from house import Failed, Known
 from peers import NOTES
 
 HEAD = """# Real peers
@@ -46,6 +46,9 @@ class Report:
             self.line(section, what, None, proof() or "")
         except Failed as failed:
             self.line(section, what, str(failed))
+        except Known as known:
+            self.lines.append((section, what, f"known: {known}", ""))
+            print(f"✗ {section}: {what}: known: {known}", flush=True)
         except Exception as error:
             traceback.print_exc()
             self.line(section, what, f"{type(error).__name__}: {error}")

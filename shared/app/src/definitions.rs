@@ -97,8 +97,8 @@ fn compile(text: &str) -> Result<Validators, Error> {
     let unusable = |words: String| {
         Error::new(Code::ServerMisconfigured, "the tool's schema cannot be used").because(words)
     };
-    let definition =
-        Definition::parse(text).map_err(|unusable_tool| unusable(unusable_tool.problem.to_string()))?;
+    let definition = Definition::parse(text)
+        .map_err(|unusable_tool| unusable(unusable_tool.problem.to_string()))?;
     let (input, _) = Schema::compile(&definition.input_schema)
         .map_err(|problem| unusable(problem.to_string()))?;
     let output = definition

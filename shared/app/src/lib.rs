@@ -3,34 +3,34 @@
 //! **Invariants:** every transaction begins and ends here, and none is open across a network call.
 
 pub mod audit;
+pub mod authorizations;
 pub mod broker;
 pub mod cas;
 pub mod clock;
+pub mod definitions;
+pub mod discovery;
+pub mod epochs;
+pub mod events;
 pub mod gateway_sessions;
+pub mod grants;
 pub mod health;
 pub mod housekeeping;
 pub mod identity;
 pub mod invocations;
 pub mod jobs;
 pub mod nodes;
-pub mod authorizations;
-pub mod epochs;
-pub mod events;
-pub mod grants;
 pub mod permissions;
 pub mod projects;
+pub mod servers;
 pub mod sessions;
 pub mod setup;
-pub mod discovery;
-pub mod servers;
-mod target;
-pub mod toolset;
 pub mod signals;
+mod target;
 pub mod tenants;
 pub mod tick;
 pub mod tokens;
+pub mod toolset;
 pub mod users;
-pub mod definitions;
 
 mod selection;
 

@@ -68,6 +68,7 @@ pub struct ReadBack {
 
 /// See [`ReadBack`].
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own, compared by name")]
 pub struct ServerNow {
     pub enabled: bool,
     pub config_revision: i64,

@@ -148,7 +148,7 @@ limits! {
     NODE_HEARTBEAT_MS = 2_500, up to 5_000, "ms", "how often a node renews its lease";
     TICK_MS = 1_000, up to 1_000, "ms", "period of the tick loop";
     REAPER_BATCH = 500, up to 5_000, "rows", "rows that the reaper closes in one go";
-    SHUTDOWN_MS = 8_000, up to 60_000, "ms", "calls may finish for this long after SIGTERM; `up` ends within 10 s";
+    SHUTDOWN_MS = 7_000, up to 60_000, "ms", "calls may finish for this long after SIGTERM; `up` ends within 10 s";
     POSTGRES_STOP_MS = 1_500, up to 60_000, "ms", "the private Postgres may write its checkpoint for this long; then it is stopped at once and recovers when it starts";
     POSTGRES_START_SECONDS = 120, up to 600, "s", "the private Postgres must accept connections by then, a recovery after a crash included";
     NODE_FAREWELL_MS = 300, up to 1_000, "ms", "an ending node may take this long to tell the database";
@@ -192,9 +192,8 @@ const _: () = assert!(
         <= JOB_TIMEOUT_SECONDS.default * 1_000
 );
 // `up` ends within 10 s of SIGTERM, its Postgres included.
-const _: () = assert!(
-    SHUTDOWN_MS.default + NODE_FAREWELL_MS.default + POSTGRES_STOP_MS.default < 10_000
-);
+const _: () =
+    assert!(SHUTDOWN_MS.default + NODE_FAREWELL_MS.default + POSTGRES_STOP_MS.default < 10_000);
 // mcp__<source>__<toolId> fits the narrowest client.
 const _: () = assert!(
     5 + SLUG_IN_TOOL_NAME_CHARS.default + 2 + TOOL_ID_CHARS.default <= AGENT_NAME_CHARS.default

@@ -300,11 +300,8 @@ mod tests {
 
     #[test]
     fn always_allow_comes_before_policy_allow() {
-        let both = Situation {
-            mode: ApprovalMode::AlwaysAllow,
-            policy: ToolPolicy::Allow,
-            ..situation()
-        };
+        let both =
+            Situation { mode: ApprovalMode::AlwaysAllow, policy: ToolPolicy::Allow, ..situation() };
         assert_eq!(decide(both), Verdict::Settled(AuthorizationSource::AlwaysAllow));
     }
 

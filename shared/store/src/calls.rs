@@ -1,7 +1,7 @@
 //! A governed call, from its context to its close: the statements of the hot path.
 //!
 //! Each is one round trip and its own transaction; the SQL functions set the tenant themselves
-//! (migrations/20261130150400_call_path.sql). A statement that was cut off by an outage may have
+//! (`migrations/20261130150400_call_path.sql`). A statement that was cut off by an outage may have
 //! happened: [`close`] says whether it closed the call, and may be tried again.
 
 use domain::{
@@ -43,6 +43,7 @@ pub struct Context {
 
 /// The tool that a name stands for, with its server.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own, read by name")]
 pub struct ContextTool {
     pub server: ServerId,
     pub server_name: String,
@@ -126,8 +127,11 @@ pub async fn context(
     };
     Ok(Some(Context {
         session_archived: row.session_archived,
-        mode: ApprovalMode::parse(&row.approval_mode)
-            .ok_or(CorruptRow::new("sessions", session, "unknown mode"))?,
+        mode: ApprovalMode::parse(&row.approval_mode).ok_or(CorruptRow::new(
+            "sessions",
+            session,
+            "unknown mode",
+        ))?,
         epoch: PermissionEpochId(row.permission_epoch_id),
         user_active: row.user_active,
         tenant_sources: ids(row.tenant_sources),
@@ -191,9 +195,10 @@ pub async fn open(db: &Db, call: &NewCall<'_>) -> Result<ReadBack, StoreError> {
     let leaf = call.authorization.as_ref().map(|one| one.leaf);
     let definition_hash = authorization.and_then(|one| one.definition_hash);
     let input_digest = authorization.and_then(|one| one.input_digest);
-    let entry = call.entry.map(serde_json::to_value).transpose().map_err(|_| {
-        CorruptRow::new("invocations", call.invocation, "entry that is no JSON")
-    })?;
+    let entry =
+        call.entry.map(serde_json::to_value).transpose().map_err(|_| {
+            CorruptRow::new("invocations", call.invocation, "entry that is no JSON")
+        })?;
     let row = sqlx::query_as!(
         ReadBackRow,
         "SELECT * FROM open_call($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,

@@ -2,9 +2,7 @@
 
 use domain::{
     Timestamp,
-    ids::{
-        AuthorizationId, InvocationId, ServerId, SessionId, TokenId, ToolId, UserId,
-    },
+    ids::{AuthorizationId, InvocationId, ServerId, SessionId, TokenId, ToolId, UserId},
     invocation::{Origin, Status},
     json::Sha256Digest,
 };

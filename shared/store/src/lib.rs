@@ -31,7 +31,7 @@ pub mod vault;
 
 use std::time::Duration;
 
-use domain::{Code, limits, ids::TenantId};
+use domain::{Code, ids::TenantId, limits};
 use sqlx::{
     AssertSqlSafe, Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -171,9 +171,9 @@ impl StoreError {
         match self {
             Self::Driver(Io(_) | PoolClosed | PoolTimedOut | Protocol(_) | WorkerCrashed) => true,
             // Class 57: operator intervention (shutdown, crash, starting up); 08: connection.
-            Self::Driver(Database(error)) => error
-                .code()
-                .is_some_and(|code| code.starts_with("57P") || code.starts_with("08")),
+            Self::Driver(Database(error)) => {
+                error.code().is_some_and(|code| code.starts_with("57P") || code.starts_with("08"))
+            }
             _ => false,
         }
     }

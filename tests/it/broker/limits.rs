@@ -42,12 +42,9 @@ async fn of_twenty_parallel_calls_nine_run_and_eleven_are_refused() {
 
 #[tokio::test]
 async fn a_call_that_waited_its_time_is_taken_out_and_never_sent() {
-    let calls = Calls::with(
-        Setup::modern(),
-        ApprovalMode::AlwaysAllow,
-        json!({ "queueTimeoutMs": 100 }),
-    )
-    .await;
+    let calls =
+        Calls::with(Setup::modern(), ApprovalMode::AlwaysAllow, json!({ "queueTimeoutMs": 100 }))
+            .await;
     calls.peer().answer("echo", Answer::Echo.held());
     let mut first = calls.start("echo", r#"{"n":1}"#);
     calls.peer().until("the first is there", |peer| peer.held() == 1).await;

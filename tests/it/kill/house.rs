@@ -58,20 +58,6 @@ impl House {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// A command of the program in an environment of its own.
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
-        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-        for (name, _) in std::env::vars_os() {
-            let ours = name.to_str().is_some_and(|name| name.starts_with("BAILIWICK_"));
-            if ours && name != "BAILIWICK_PG_BIN" {
-                command.env_remove(name);
-            }
-        }
-        command.env("BAILIWICK_EGRESS_ALLOW", "127.0.0.0/8").env("BAILIWICK_LOG_FORMAT", "json");
-        command
-    }
-
     /// Starts a serving command, whatever becomes of it.
     fn spawn(&self, mut command: Command) -> Child {
         let log = File::options().create(true).append(true).open(self.dir.path().join("log"));
@@ -79,7 +65,7 @@ impl House {
     }
 
     fn up_command(&self) -> Command {
-        let mut command = self.command(&["up", "--listen", "127.0.0.1:0", "--data-dir"]);
+        let mut command = program(&["up", "--listen", "127.0.0.1:0", "--data-dir"]);
         command.arg(self.data());
         command
     }
@@ -112,7 +98,7 @@ impl House {
 
     /// A command of the node `api` on the private Postgres, on a port of its own.
     pub(crate) fn api_command(&self) -> Command {
-        let mut command = self.command(&["api", "--listen", "127.0.0.1:0"]);
+        let mut command = program(&["api", "--listen", "127.0.0.1:0"]);
         let objects = url::Url::from_directory_path(self.data().join("objects")).unwrap();
         command
             .env("BAILIWICK_DATABASE_URL", self.address().app_url())
@@ -172,6 +158,20 @@ impl House {
                     .is_ok_and(|cwd| cwd.starts_with(self.dir.path()))
         })
     }
+}
+
+/// A command of the program in an environment of its own.
+pub(crate) fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    for (name, _) in std::env::vars_os() {
+        let ours = name.to_str().is_some_and(|name| name.starts_with("BAILIWICK_"));
+        if ours && name != "BAILIWICK_PG_BIN" {
+            command.env_remove(name);
+        }
+    }
+    command.env("BAILIWICK_EGRESS_ALLOW", "127.0.0.0/8").env("BAILIWICK_LOG_FORMAT", "json");
+    command
 }
 
 impl Drop for House {

@@ -68,11 +68,12 @@ async fn a_discovery_survives_kill_9_and_does_no_harm_twice() {
 async fn until_done(scene: &Scene, pool: &PgPool) {
     let begin = Instant::now();
     loop {
-        let left: Vec<String> =
-            sqlx::query_scalar("SELECT status || ' ' || id FROM apalis.jobs WHERE status <> 'Done'")
-                .fetch_all(pool)
-                .await
-                .unwrap();
+        let left: Vec<String> = sqlx::query_scalar(
+            "SELECT status || ' ' || id FROM apalis.jobs WHERE status <> 'Done'",
+        )
+        .fetch_all(pool)
+        .await
+        .unwrap();
         if left.is_empty() {
             return;
         }

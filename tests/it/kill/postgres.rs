@@ -41,7 +41,6 @@ async fn when_postgres_is_killed_calls_end_as_recorded_and_new_ones_work() {
     let records = settled(&scene, &pool).await;
     for (label, told) in &told_as {
         assert_eq!(&end_of(&records, label), told, "{label}: the record and the answer");
-        eprintln!("TOLD {label} {told}");
     }
     // The answers were there before; their records were closed when Postgres was back.
     for label in ["answered", "stored", "ended"] {

@@ -88,7 +88,13 @@ impl Scene {
     }
 
     /// A request of the admin that must succeed.
-    pub(super) async fn ask(&self, up: &Up, method: Method, path: &str, body: Option<Value>) -> Value {
+    pub(super) async fn ask(
+        &self,
+        up: &Up,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Value {
         let (status, value) = self.try_ask(up, method, path, body).await;
         assert!(status.is_success(), "{path}: {status} {value}; {}", self.house.log());
         value
@@ -143,7 +149,8 @@ impl Scene {
 
     /// Begins a call of the older protocol in the session that asks.
     pub(super) async fn older_call(&self, up: &Up, tool: &str, label: &str) -> JoinHandle<Ended> {
-        let begun = self.post(up, &self.asking).body(initialize("2025-06-18")).send().await.unwrap();
+        let begun =
+            self.post(up, &self.asking).body(initialize("2025-06-18")).send().await.unwrap();
         let mcp_session = begun.headers()["mcp-session-id"].clone();
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
             "params": {"name": tool, "arguments": {"label": label}}});
@@ -182,7 +189,8 @@ async fn finish(request: reqwest::RequestBuilder) -> Ended {
     let reply = Reply { status, headers, body: response.text().await.map_err(words)? };
     let messages = reply.messages();
     let last = messages.last().ok_or("a stream without a message")?;
-    let message: Value = serde_json::from_str(last).map_err(|error| format!("{error}: {reply:?}"))?;
+    let message: Value =
+        serde_json::from_str(last).map_err(|error| format!("{error}: {reply:?}"))?;
     match message.get("result") {
         Some(result) => Ok(result.clone()),
         None => Err(message.to_string()),

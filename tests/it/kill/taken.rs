@@ -2,13 +2,13 @@
 
 use tests::world::eventually;
 
-use super::house::House;
+use super::house::{House, program};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_in_use_is_not_taken_twice() {
     let house = House::new();
     let mut up = house.up().await;
-    let mut command = house.command(&["up", "--listen", "127.0.0.1:0", "--data-dir"]);
+    let mut command = program(&["up", "--listen", "127.0.0.1:0", "--data-dir"]);
     command.arg(house.data());
     let second = house.run(command).await;
     assert_eq!(second.status.code(), Some(1));
@@ -26,10 +26,8 @@ async fn what_is_in_use_is_not_taken_twice() {
 
     // It dies, its Postgres stays, and its lease runs out.
     up.kill().await;
-    let mut first = eventually("`api` takes its place", async || {
-        house.serve(house.api_command()).await
-    })
-    .await;
+    let mut first =
+        eventually("`api` takes its place", async || house.serve(house.api_command()).await).await;
     refused("beside another `api`").await;
     assert!(first.lives());
     first.terminate();

@@ -43,6 +43,6 @@ async fn called(stage: &Stage) -> (String, String) {
         attach: false,
         cancel_on_hang_up: false,
     };
-    let called = broker::start(ctx, &caller, request).finished().await.unwrap();
-    (session, called.invocation.to_string())
+    let record = broker::start(ctx, &caller, request).finished().await.unwrap();
+    (session, record.invocation.to_string())
 }

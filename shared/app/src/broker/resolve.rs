@@ -94,8 +94,10 @@ pub(super) async fn resolve(
         &tool.auth_mode,
         &tool.headers,
     )?;
-    let validators =
-        ctx.definitions.validators(ctx, caller.tenant, &tool.server, &tool.tool, definition_hash).await?;
+    let validators = ctx
+        .definitions
+        .validators(ctx, caller.tenant, &tool.server, &tool.tool, definition_hash)
+        .await?;
     let input = checked_input(request, &validators).await?;
     let timeout =
         u64::try_from(tool.timeout_seconds).unwrap_or(limits::TOOL_TIMEOUT_SECONDS.default);
