@@ -16,7 +16,7 @@ BIN_DIR := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 BUILD := cargo build --workspace --profile $(PROFILE)
 NEXTEST := cargo nextest run --workspace --cargo-profile $(PROFILE)
 
-.PHONY: help demo up test prove build lint bench sqlx docs
+.PHONY: help demo up test prove build lint bench sqlx docs proof
 
 help: ## Show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -52,6 +52,11 @@ bench: ## Measure the gateway beside a direct client; BENCH_JSON=FILE writes the
 	@deploy/install.sh tests
 	cargo build --workspace --release --bins
 	$(if $(BENCH_JSON),BENCH_JSON=$(abspath $(BENCH_JSON))) cargo bench --workspace --bench bench
+
+proof: ## Real MCP servers and clients of ../shared/rig through the gateway; SHARED=DIR where it is elsewhere
+	@deploy/install.sh
+	$(BUILD)
+	@BAILIWICK_BIN_DIR=$(BIN_DIR) tests/proof/run.sh
 
 sqlx: ## Check our SQL against a Postgres and write .sqlx anew
 	@deploy/install.sh tests

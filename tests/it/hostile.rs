@@ -42,8 +42,10 @@ async fn our_own_listener_is_no_server_however_it_is_spelled() {
         let path = format!("/api/mcp/servers/ours-{number}/test");
         let (status, check) = world.post(&token, &path, json!({})).await;
         assert_eq!(status, 200, "{url}: {check}");
-        // Had it been asked, it would have answered 401.
-        assert_eq!(check["error"]["code"], "SERVER_MISCONFIGURED", "{url}: {check}");
+        // Had it been asked, it would have answered 401. A name may lead nowhere.
+        let code = check["error"]["code"].as_str().unwrap_or_default();
+        let nowhere = ["SERVER_MISCONFIGURED", "UPSTREAM_UNAVAILABLE"];
+        assert!(nowhere.contains(&code), "{url}: {check}");
     }
 }
 

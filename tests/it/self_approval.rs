@@ -311,10 +311,12 @@ fn attempts(stage: &Stage) -> Vec<Attempt> {
     attempt(Method::POST, "/api/tokens", both, Writes);
     attempt(Method::DELETE, "/api/tokens/{token}", Value::Null, Writes);
 
-    // Roles are an admin's business; no token comes with one.
-    let person = json!({ "email": "eve@acme.test", "role": "superadmin" });
-    attempt(Method::POST, "/api/users", person, Configures);
-    attempt(Method::PATCH, "/api/users/{user}", json!({ "role": "admin" }), Configures);
+    // A person can approve, or raise one who does.
+    let person = json!({ "email": "eve@acme.test", "role": "superadmin", "password": "long enough" });
+    attempt(Method::POST, "/api/users", person, Never);
+    for body in [json!({ "role": "admin" }), json!({ "status": "disabled" })] {
+        attempt(Method::PATCH, "/api/users/{user}", body, Never);
+    }
 
     for body in [
         json!({ "policy": "allow" }),

@@ -18,6 +18,8 @@ NOTES = {
     "tasks": "`execution` of a definition is left out: a task of the server cannot be reached through us",
     "capabilities": "the server lists some tools to clients alone that declare roots, sampling or "
                     "elicitation; shared connections declare none (http-api.md)",
+    "error": "a JSON-RPC error of the server is answered as a result with `isError`, our code and the "
+             "server's words under `untrusted`",
     "inspector": "the inspector looks at the list before it calls: what is unknown or does not fit "
                  "never reaches a server",
 }
@@ -193,6 +195,7 @@ def pair(house, service, server, client):
     for (label, *_), one, other in zip(cases, direct["ended"], passed["ended"]):
         if "error" in one or "raised" in one:
             check_error(label, one, other)
+            notes.add("error")
         elif "result" not in other:
             raise Failed(f"{label}: directly a result, through the gateway {brief(other)}")
         else:

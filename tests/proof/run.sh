@@ -18,7 +18,7 @@ if [ ! -x "$shared/rig/run.sh" ] || [ ! -d "$shared/mcp-schema" ]; then
     exit 0
 fi
 shared=$(cd "$shared" && pwd)
-bin=$(cd "${BAILIWICK_BIN_DIR:-$root/target/debug}" && pwd)
+built=$(cd "${BAILIWICK_BIN_DIR:-$root/target/debug}" && pwd)
 
 "$shared/rig/install.sh" servers python inspector
 # shellcheck source=/dev/null
@@ -27,6 +27,10 @@ bin=$(cd "${BAILIWICK_BIN_DIR:-$root/target/debug}" && pwd)
 # The private Postgres of root runs as another account, which must pass through.
 work=$(mktemp -d "${TMPDIR:-/tmp}/proof.XXXXXXXX")
 chmod 711 "$work"
+# The same programs throughout, whatever is built meanwhile.
+bin=$work/bin
+mkdir "$bin"
+cp "$built/bailiwick" "$built/bailiwick-demo" "$bin/"
 finish() {
     status=$?
     trap - EXIT

@@ -112,7 +112,10 @@ pub(crate) async fn checked_selection(
             selection.push(id);
         }
     }
-    let found = store::tenants::hold_servers(tx, &selection).await?;
+    // The database takes no NUL, and no server has one in its id.
+    let storable: Vec<ServerId> =
+        selection.iter().filter(|id| !id.as_str().contains('\0')).cloned().collect();
+    let found = store::tenants::hold_servers(tx, &storable).await?;
     let unknown: Vec<&ServerId> = selection.iter().filter(|id| !found.contains(id)).collect();
     if unknown.is_empty() {
         return Ok(selection);

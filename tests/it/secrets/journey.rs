@@ -11,7 +11,7 @@ use tests::{
 use super::{needles::Secret, nothing_in};
 use crate::{
     gateway::{as_pairs, initialize, modern},
-    kill::house::{House, Up},
+    kill::house::{House, Up, program},
 };
 
 /// What goes to the upstream in headers.
@@ -39,7 +39,7 @@ impl Journey {
     /// `up` that logs all it can.
     pub(super) async fn begin() -> Self {
         let house = House::new();
-        let mut command = house.command(&["up", "--listen", "127.0.0.1:0", "--data-dir"]);
+        let mut command = program(&["up", "--listen", "127.0.0.1:0", "--data-dir"]);
         command.arg(house.data()).env("BAILIWICK_LOG", "trace").env("BAILIWICK_SEAL_KEY", SEAL_KEY);
         let up = house.serve(command).await.unwrap_or_else(|| panic!("{}", house.log()));
         let tools = ["echo", "tells", "tells_error", "asked"].map(tool).to_vec();
@@ -187,7 +187,7 @@ impl Journey {
         for (member, value) in [
             ("authMode", HEADER), ("transport", CREDENTIALS), ("timeoutSeconds", HEADER),
             ("tags", CREDENTIALS), ("enabled", CREDENTIALS), ("governance", HEADER),
-            ("apiKeyHeader", HEADER), ("url", HEADER), ("slug", HEADER), ("icon", HEADER),
+            ("apiKeyHeader", HEADER), ("url", HEADER), ("slug", HEADER),
             ("revision", HEADER), ("oauth", HEADER),
         ] {
             let mut wrong = self.form("wrong");
@@ -214,7 +214,8 @@ impl Journey {
         self.kept(Method::POST, &admin, "/mcp", &initialize("2025-11-25")).await;
         self.kept(Method::POST, &agent, "/mcp", &initialize(&agent)).await;
         for body in [
-            json!({"jsonrpc": "2.0", "id": agent, "method": agent}).to_string(),
+            // A protocol repeats ids, so the id is none.
+            json!({"jsonrpc": "2.0", "id": 1, "method": agent}).to_string(),
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{CREDENTIALS}"#),
         ] {
             self.kept(Method::POST, &agent, "/mcp", &body).await;
@@ -339,8 +340,11 @@ impl Journey {
         headers: &[(&str, &str)],
         body: String,
     ) -> reqwest::RequestBuilder {
+        // The events of a session would be a stream without an end.
+        let api = path.starts_with("/api");
+        let accept = if api { "application/json" } else { "application/json, text/event-stream" };
         let mut request = self.http.request(method, format!("{}{path}", self.up.url));
-        request = request.bearer_auth(token).header("accept", "application/json, text/event-stream");
+        request = request.bearer_auth(token).header("accept", accept);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
