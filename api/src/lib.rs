@@ -55,6 +55,8 @@ impl axum::extract::FromRef<Api> for Ctx {
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     modifiers(&Bearer),
+    // The sets of refusals refer to it by name, and bring no schema along.
+    components(schemas(problem::ProblemBody)),
     security(("bearer" = []))
 )]
 struct Document;

@@ -9,6 +9,8 @@ use domain::{Code, Error, Retry};
 use serde::Serialize;
 use serde_json::Value;
 
+const PROBLEM_JSON: &str = "application/problem+json";
+
 /// What a handler answers when it cannot do what was asked.
 #[derive(Debug)]
 pub struct Problem(pub Error);
@@ -36,6 +38,72 @@ pub struct ProblemBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub details: Option<Value>,
+}
+
+/// For the OpenAPI document: what every route that takes a token may answer.
+#[derive(Debug, utoipa::IntoResponses)]
+pub enum Refused {
+    /// No usable token.
+    #[response(status = 401, content_type = PROBLEM_JSON)]
+    Unauthenticated(ProblemBody),
+    /// The token's scopes, the caller's role or the request's Origin do not allow this.
+    #[response(status = 403, content_type = PROBLEM_JSON)]
+    Denied(ProblemBody),
+    /// Host is not a name of this node.
+    #[response(status = 421, content_type = PROBLEM_JSON)]
+    Misdirected(ProblemBody),
+    /// The database, or the key of the stored secrets, is out of reach.
+    #[response(status = 503, content_type = PROBLEM_JSON)]
+    Unavailable(ProblemBody),
+}
+
+/// For the OpenAPI document, of a route that names a thing.
+#[derive(Debug, utoipa::IntoResponses)]
+pub enum Missing {
+    /// There is no such thing, or the caller may not know of it.
+    #[response(status = 404, content_type = PROBLEM_JSON)]
+    NotFound(ProblemBody),
+}
+
+/// For the OpenAPI document, of a route that what stands already can forbid.
+#[derive(Debug, utoipa::IntoResponses)]
+pub enum Conflicting {
+    /// The state of things does not allow this.
+    #[response(status = 409, content_type = PROBLEM_JSON)]
+    Conflict(ProblemBody),
+}
+
+/// For the OpenAPI document, of a list.
+#[derive(Debug, utoipa::IntoResponses)]
+pub enum BadQuery {
+    /// The query does not fit this list.
+    #[response(status = 422, content_type = PROBLEM_JSON)]
+    Invalid(ProblemBody),
+}
+
+/// For the OpenAPI document, of a route that takes a body.
+#[derive(Debug, utoipa::IntoResponses)]
+pub enum BadBody {
+    /// The body is too large.
+    #[response(status = 413, content_type = PROBLEM_JSON)]
+    TooLarge(ProblemBody),
+    /// The body is not `application/json`.
+    #[response(status = 415, content_type = PROBLEM_JSON)]
+    NotJson(ProblemBody),
+    /// The body does not fit; `details.errors` names the places.
+    #[response(status = 422, content_type = PROBLEM_JSON)]
+    Invalid(ProblemBody),
+}
+
+/// For the OpenAPI document, of a route that asks an MCP server.
+#[derive(Debug, utoipa::IntoResponses)]
+pub enum Upstream {
+    /// The server failed.
+    #[response(status = 502, content_type = PROBLEM_JSON)]
+    Failed(ProblemBody),
+    /// The server did not answer in time.
+    #[response(status = 504, content_type = PROBLEM_JSON)]
+    TimedOut(ProblemBody),
 }
 
 /// The HTTP status of each code.
@@ -104,7 +172,7 @@ pub fn render(error: &Error, status: StatusCode) -> Response {
     };
     let mut response = (status, Json(body)).into_response();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
     if let Retry::After(wait) = error.retry {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
     }

@@ -22,9 +22,23 @@ async fn our_own_listener_is_no_server_however_it_is_spelled() {
     let token = world.full_token(&gateway.person).await;
     let port = world.url.port().unwrap();
     for (number, host) in [
-        "127.0.0.1", "127.0.0.1.", "localhost", "LOCALHOST.", "127.1", "2130706433", "0x7f000001",
-        "0177.0.0.1", "①②⑦.0.0.1", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::1]", "[::]",
-        "0.0.0.0", "0", "[64:ff9b::7f00:1]", "[2002:7f00:1::]",
+        "127.0.0.1",
+        "127.0.0.1.",
+        "localhost",
+        "LOCALHOST.",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "①②⑦.0.0.1",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[::1]",
+        "[::]",
+        "0.0.0.0",
+        "0",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
     ]
     .into_iter()
     .enumerate()
@@ -57,7 +71,8 @@ async fn a_redirect_leads_nowhere() {
     let gateway = Gateway::new(Setup::modern()).await;
     let elsewhere = Peer::start(Setup::modern()).await;
     for status in [301, 302, 303, 307, 308] {
-        for url in [elsewhere.url().to_string(), gateway.world.url.join("/mcp").unwrap().to_string()]
+        for url in
+            [elsewhere.url().to_string(), gateway.world.url.join("/mcp").unwrap().to_string()]
         {
             gateway.peer.answer("echo", Answer::redirect(status, &url));
             let reply = gateway.modern("tools/call", r#"{"name":"mcp__demo__echo"}"#).await;

@@ -1,7 +1,5 @@
 """Servers with the manners of public bug reports: one path of the rig's odd server for each."""
 
-import threading
-
 from house import Failed, free_port, get
 from peers import INVOCATION, brief
 from raw import Raw
@@ -71,17 +69,32 @@ def proofs(odd):
         "err200": "an error that speaks of tokens",
     }.items():
         yield path, what, lambda path=path: odd.equal(path)
-    yield "pages", "all pages of tools/list are read", lambda: pages(odd)
-    yield "schemas", "schemas with $defs, recursion and conditions; no remote one is fetched", lambda: schemas(odd)
-    yield "badone", "one bad definition costs its siblings nothing", lambda: badone(odd)
-    yield "longnames", "long, dotted and spaced names are mapped, and mapped back", lambda: longnames(odd)
-    yield "session404", "a lost session is begun anew, the call sent again", lambda: session404(odd)
-    yield "redir308x", "a redirect to another host is not followed", lambda: redir308x(odd)
-    yield "drop", "a connection that breaks after the request is not tried again", lambda: odd.refused("drop", "UPSTREAM_UNAVAILABLE")
-    yield "stream401", "401 is UNAUTHORIZED", lambda: odd.refused("stream401", "UNAUTHORIZED")
-    yield "huge", "3,000 tools in one page of 6 MB", lambda: huge(odd)
-    yield "changing", "a definition that changes is quarantined", lambda: changing(odd)
-    yield "slow", "30 s of comments before the answer", lambda: odd.equal("slow")
+    for path, what, proof in (
+        ("pages", "all pages of tools/list are read", pages),
+        ("schemas", "schemas with $defs, recursion, conditions; no remote one is fetched", schemas),
+        ("badone", "one bad definition costs its siblings nothing", badone),
+        ("longnames", "long, dotted and spaced names are mapped, and mapped back", longnames),
+        ("session404", "a lost session is begun anew, the call sent again", session404),
+        ("redir308x", "a redirect to another host is not followed", redir308x),
+        ("drop", "a connection that breaks after the request is not tried again", drop),
+        ("stream401", "401 is UNAUTHORIZED", stream401),
+        ("huge", "3,000 tools in one page of 6 MB", huge),
+        ("changing", "a definition that changes is quarantined", changing),
+        ("slow", "30 s of comments before the answer", slow),
+    ):
+        yield path, what, lambda proof=proof: proof(odd)
+
+
+def drop(odd):
+    odd.refused("drop", "UPSTREAM_UNAVAILABLE")
+
+
+def stream401(odd):
+    odd.refused("stream401", "UNAUTHORIZED")
+
+
+def slow(odd):
+    odd.equal("slow")
 
 
 def pages(odd):
@@ -176,25 +189,3 @@ def changing(odd):
     listed = client.ask("tools/list").message()["result"]["tools"]
     if tool["pin"] != "quarantined" or error.get("code") != "TOOL_CHANGED" or listed:
         raise Failed(f"pin {tool['pin']}, call {error}, listed {listed}")
-
-
-def in_background(proof):
-    """Runs it beside the others; the result when asked."""
-    outcome = []
-
-    def run():
-        try:
-            outcome.append(proof())
-        except Failed as failed:
-            outcome.append(failed)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-
-    def ended():
-        thread.join()
-        if isinstance(outcome[0], Failed):
-            raise outcome[0]
-        return outcome[0]
-
-    return ended

@@ -98,4 +98,4 @@ def queue(service, server, base, slug):
     if len(sent) != 9:
         raise Failed(f"{len(sent)} rows show an attempt")
     waited = sum(row["queueWaitMs"] > 0 for row in rows if row["status"] == "succeeded")
-    return f"9 executed, 11 refused, 20 rows; {'8' if waited == 8 else waited} waited"
+    return f"9 executed, 11 refused, 20 rows; {waited} waited"

@@ -12,6 +12,7 @@ import peers
 import questions
 import verbatim
 from house import Failed, House, Service
+from raw import VERSIONS, Raw
 from report import Report
 from schemas import Schemas
 
@@ -51,42 +52,50 @@ class Proof:
                     self.report.cell(client, server.label, set(), str(failed))
 
     def questions(self):
+        server = self.server("py1")
         for client in clients.CLIENTS:
             for decision in ("allow_once", "deny", "allow_matching"):
-                self.report.prove("Questions", f"{client}: {decision}, while it waits", lambda client=client, decision=decision: questions.asked(
-                    self.house, self.service, self.server("py1"), client, decision))
+                self.report.prove(
+                    "Questions", f"{client}: {decision}, while it waits",
+                    lambda client=client, decision=decision: questions.asked(
+                        self.house, self.service, server, client, decision))
 
     def parallel(self):
         base = self.server("py1").url.removesuffix("/mcp")
-        wide = self.service.register("meeting", f"{base}/mcp", governance={
-            "maxConcurrent": 100, "maxQueueDepth": 100})["id"]
+        raised = {"maxConcurrent": 100, "maxQueueDepth": 100}
+        wide = self.service.register("meeting", f"{base}/mcp", governance=raised)["id"]
         narrow = self.service.register("holding", f"{base}/mcp")["id"]
         for client in list(clients.CLIENTS)[:4]:
             for parties in (6, 100):
-                self.report.prove("Side by side", f"{parties} calls of {client}, inside the server together", lambda client=client, parties=parties: parallel.together(
-                    self.house, self.service, wide, client, base, parties))
-        self.report.prove("Side by side", "20 calls, default limits, the first held until 11 refusals were seen",
-                          lambda: parallel.queue(self.service, narrow, base, "holding"))
+                self.report.prove(
+                    "Side by side", f"{parties} calls of {client}, inside the server together",
+                    lambda client=client, parties=parties: parallel.together(
+                        self.house, self.service, wide, client, base, parties))
+        self.report.prove(
+            "Side by side", "20 calls, default limits, the first held until 11 refusals were seen",
+            lambda: parallel.queue(self.service, narrow, base, "holding"))
 
     def bytes(self):
-        record, section = [], "Bytes"
+        record, prove = [], self.report.prove
         url, servers = verbatim.start(self.house, self.service)
-        self.report.prove(section, "results of a peer of no SDK: unknown content type, unknown members, integers of 30 digits, escapes, white space",
-                          lambda: verbatim.results(self.service, url, servers, record))
-        self.report.prove(section, "arguments, from the client's request to the server's",
-                          lambda: verbatim.arguments(self.service, url, servers))
+        prove("Bytes", "results of a peer of no SDK: unknown content type, unknown members, integers "
+              "of 30 digits, escapes, white space",
+              lambda: verbatim.results(self.service, url, servers, record))
+        prove("Bytes", "arguments, from the client's request to the server's",
+              lambda: verbatim.arguments(self.service, url, servers))
         section = "Published schemas"
         for slug in ("everything", "py1", "py2", "demo"):
-            self.report.prove(section, f"a session with {self.server(slug).label}, in each version", lambda slug=slug: self.recorded(slug, record))
-        self.report.prove(section, "what clients were answered", lambda: self.schemas.answers(record))
-        self.report.prove(section, "what servers were sent, and its headers",
-                          lambda: self.schemas.sent(verbatim.journal(url)))
+            prove(section, f"a session with {self.server(slug).label}, in each version",
+                  lambda slug=slug: self.recorded(slug, record))
+        prove(section, "what clients were answered", lambda: self.schemas.answers(record))
+        prove(section, "what servers were sent, and its headers",
+              lambda: self.schemas.sent(verbatim.journal(url)))
 
     def recorded(self, slug, record):
         server = self.server(slug)
         session = self.service.session([server.id])
-        for version in verbatim.VERSIONS:
-            client = verbatim.Raw(self.service.gateway(session), version, self.service.headers(), record)
+        for version in VERSIONS:
+            client = Raw(self.service.gateway(session), version, self.service.headers(), record)
             client.begin()
             client.ask("tools/list")
             for _, tool, arguments in server.cases:
@@ -100,16 +109,23 @@ class Proof:
             self.report.prove("Odd manners", f"{what} (`/{path}`)", proof)
 
     def life(self):
-        house, service, prove = self.house, self.service, self.report.prove
-        section, demo = "Sessions and time", self.server("demo")
-        prove(section, "GET, DELETE, forged and missing session ids, no token", lambda: lifecycle.sessions(service, demo))
-        prove(section, "batches in 2025-03-26 alone", lambda: lifecycle.batch(service, demo))
-        prove(section, "a cancelled call ends within 3 s, in each version", lambda: lifecycle.cancelled(service, demo))
-        prove(section, "no pause of a delayed acknowledgement (40 ms) in any client", lambda: lifecycle.pauses(house, service, demo))
-        for slug in ("py1", "py2"):
-            prove(section, f"{self.server(slug).label}: a restart of the server loses no call after it",
-                  lambda slug=slug: lifecycle.server_restart(house, service, self.server(slug)))
-        prove(section, "a restart of the service: older sessions go on", lambda: lifecycle.service_restart(house, service, demo))
+        house, service, demo = self.house, self.service, self.server("demo")
+
+        def prove(what, proof):
+            self.report.prove("Sessions and time", what, proof)
+
+        prove("GET, DELETE, forged and missing session ids, no token",
+              lambda: lifecycle.sessions(service, demo))
+        prove("batches in 2025-03-26 alone", lambda: lifecycle.batch(service, demo))
+        prove("a cancelled call ends within 3 s, in each version",
+              lambda: lifecycle.cancelled(service, demo))
+        prove("no pause of a delayed acknowledgement (40 ms) in any client",
+              lambda: lifecycle.pauses(house, service, demo))
+        for server in (self.server("py1"), self.server("py2")):
+            prove(f"{server.label}: a restart of the server loses no call after it",
+                  lambda server=server: lifecycle.server_restart(house, service, server))
+        prove("a restart of the service: older sessions go on",
+              lambda: lifecycle.service_restart(house, service, demo))
 
 
 def main():

@@ -8,10 +8,10 @@ from peers import NOTES
 
 HEAD = """# Real peers
 
-Written by `make proof` (tests/proof), which starts `bailiwick up`, registers real MCP servers by REST, and calls them
-with real MCP clients, directly and through the gateway. ✓ = the list of tools is the same but for the names, every result
-is JSON-equal to the direct one but for `_meta["bailiwick/invocationId"]`, an unknown tool is `-32602`, invalid
-input is refused as `INVALID_INPUT`, and every call left its row. Letters: what differs, and why.
+Written by `make proof` (tests/proof), which starts `bailiwick up`, registers real MCP servers by REST, and calls
+them with real MCP clients, directly and through the gateway. ✓ = the list of tools is the same but for the
+names, every result is JSON-equal to the direct one but for `_meta["bailiwick/invocationId"]`, an unknown tool is
+`-32602`, invalid input is refused as `INVALID_INPUT`, and every call left its row. Letters: what differs, and why.
 """
 
 

@@ -4,10 +4,7 @@ use app::{
     Ctx,
     authorizations::{self, AuthorizationRecord, Outcome},
 };
-use axum::{
-    Json,
-    extract::{Query, State, rejection::QueryRejection},
-};
+use axum::{Json, extract::State};
 use domain::{
     Timestamp,
     ids::{ExecutionId, SessionId},
@@ -19,13 +16,13 @@ use uuid::Uuid;
 
 use super::{
     id::Id,
-    page::{List, Page, PageQuery, read_query},
+    page::{Filters, List, Page, PageQuery},
 };
 use crate::{
     Api,
     caller::Authenticated,
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadQuery, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -99,22 +96,17 @@ struct AuthorizationQuery {
 
 /// Every allow and every deny of one's own session, newest first.
 #[utoipa::path(get, path = paths::AUTHORIZATIONS, tag = "permissions",
-    params(("session" = Uuid, Path), PageQuery, AuthorizationQuery), responses(
-    (status = 200, body = List<PermissionAuthorization>),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-))]
+    params(("session" = Uuid, Path), PageQuery, AuthorizationQuery),
+    responses((status = 200, body = List<PermissionAuthorization>), Refused, Missing, BadQuery))]
 async fn list(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
     Id(session): Id<SessionId>,
     page: Page,
-    query: Result<Query<AuthorizationQuery>, QueryRejection>,
+    Filters(query): Filters<AuthorizationQuery>,
 ) -> Result<Json<List<PermissionAuthorization>>, Problem> {
-    let execution = read_query(query)?.execution_id;
     let (after, rows) = (page.after()?, page.rows());
-    let found = authorizations::list(&ctx, &caller, session, execution, after, rows).await?;
+    let found =
+        authorizations::list(&ctx, &caller, session, query.execution_id, after, rows).await?;
     Ok(Json(List::of(&page, found, |record| record.authorization.to_string())))
 }

@@ -12,7 +12,7 @@ use crate::{
     Api,
     caller::{Approving, Authenticated},
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{Conflicting, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -44,12 +44,8 @@ impl From<epochs::Epoch> for PermissionEpoch {
 }
 
 /// The present epoch of one's own session.
-#[utoipa::path(get, path = paths::EPOCH, tag = "permissions", params(("session" = Uuid, Path)), responses(
-    (status = 200, body = PermissionEpoch),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = paths::EPOCH, tag = "permissions", params(("session" = Uuid, Path)),
+    responses((status = 200, body = PermissionEpoch), Refused, Missing))]
 async fn get(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -59,13 +55,8 @@ async fn get(
 }
 
 /// Begins a new epoch. With scope `approve`.
-#[utoipa::path(post, path = paths::EPOCH, tag = "permissions", params(("session" = Uuid, Path)), responses(
-    (status = 201, body = PermissionEpoch),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(post, path = paths::EPOCH, tag = "permissions", params(("session" = Uuid, Path)),
+    responses((status = 201, body = PermissionEpoch), Refused, Missing, Conflicting))]
 async fn rotate(
     State(ctx): State<Ctx>,
     Approving(caller): Approving,

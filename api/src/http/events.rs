@@ -31,7 +31,7 @@ use crate::{
     Api,
     caller::Authenticated,
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadQuery, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -70,12 +70,8 @@ impl From<events::Event> for Event {
         ("Last-Event-ID" = Option<String>, Header, description = "Goes before `after`"),
     ),
     responses(
-    (status = 200, content((List<Event> = "application/json"), (String = "text/event-stream"))),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-))]
+        (status = 200, content((List<Event> = "application/json"), (String = "text/event-stream"))),
+        Refused, Missing, BadQuery))]
 async fn list(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,

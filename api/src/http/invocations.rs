@@ -4,12 +4,9 @@ use app::{
     Ctx,
     invocations::{self, Filter, Invocation},
 };
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use domain::{
-    Code, Error, Timestamp,
+    Error, Timestamp,
     ids::{InvocationId, SessionId},
     invocation::{Origin, Status},
 };
@@ -20,13 +17,13 @@ use uuid::Uuid;
 
 use super::{
     id::{Id, Ids},
-    page::{List, Page},
+    page::{Filters, List, Page, PageQuery},
 };
 use crate::{
     Api,
     caller::Authenticated,
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadQuery, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -136,20 +133,14 @@ struct FilterQuery {
 
 /// The calls of a session, newest first. Its owner sees them, and the tenant's admins.
 #[utoipa::path(get, path = paths::INVOCATIONS, tag = "audit",
-    params(("session" = Uuid, Path), super::page::PageQuery, FilterQuery),
-    responses(
-        (status = 200, body = List<InvocationView>),
-        (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-        (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-        (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-        (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-    ))]
+    params(("session" = Uuid, Path), PageQuery, FilterQuery),
+    responses((status = 200, body = List<InvocationView>), Refused, Missing, BadQuery))]
 async fn list(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
     Id(session): Id<SessionId>,
     page: Page,
-    query: Result<Query<FilterQuery>, axum::extract::rejection::QueryRejection>,
+    Filters(query): Filters<FilterQuery>,
 ) -> Result<Json<List<InvocationView>>, Problem> {
     let filter = read_filter(query)?;
     let calls =
@@ -157,11 +148,7 @@ async fn list(
     Ok(Json(List::of(&page, calls, |call| call.id.to_string())))
 }
 
-fn read_filter(
-    query: Result<Query<FilterQuery>, axum::extract::rejection::QueryRejection>,
-) -> Result<Filter, Error> {
-    let Query(query) =
-        query.map_err(|_| Error::new(Code::InvalidInput, "the query string is not readable"))?;
+fn read_filter(query: FilterQuery) -> Result<Filter, Error> {
     if let Some(status) = &query.status {
         status.parse::<Status>()?;
     }
@@ -179,12 +166,7 @@ fn read_filter(
 /// One call with its attempts, digests and authorization.
 #[utoipa::path(get, path = paths::INVOCATION, tag = "audit",
     params(("session" = Uuid, Path), ("invocation" = Uuid, Path)),
-    responses(
-        (status = 200, body = InvocationView),
-        (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-        (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-        (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = InvocationView), Refused, Missing))]
 async fn get(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,

@@ -10,7 +10,7 @@ use crate::{
     Api,
     caller::Authenticated,
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -43,10 +43,8 @@ pub struct Company {
 }
 
 /// Who holds this token.
-#[utoipa::path(get, path = paths::ME, tag = "people", responses(
-    (status = 200, body = Me),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json")))]
+#[utoipa::path(get, path = paths::ME, tag = "people",
+    responses((status = 200, body = Me), Refused))]
 async fn me(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,

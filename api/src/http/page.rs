@@ -1,11 +1,11 @@
 //! Lists page by cursor: `?limit=1..200&after=` → `{items, next}`.
 
 use axum::{
-    extract::{FromRequestParts, Query, rejection::QueryRejection},
+    extract::{FromRequestParts, Query},
     http::request::Parts,
 };
 use domain::{Code, Error, limits};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::problem::Problem;
 
@@ -45,12 +45,20 @@ pub struct PageQuery {
     after: Option<String>,
 }
 
-/// The query of a list with filters of its own; 422 where a filter does not fit.
-pub(crate) fn read_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Error> {
-    let Query(query) = query.map_err(|rejection| {
-        Error::new(Code::InvalidInput, "the query string does not fit this list").because(rejection)
-    })?;
-    Ok(query)
+/// What a list takes in its query besides [`PageQuery`]; 422 where it does not fit.
+#[derive(Debug)]
+pub(crate) struct Filters<T>(pub(crate) T);
+
+impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Filters<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let Query(filters) = Query::<T>::try_from_uri(&parts.uri).map_err(|rejection| {
+            Error::new(Code::InvalidInput, "the query string does not fit this list")
+                .because(rejection)
+        })?;
+        Ok(Self(filters))
+    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Page {
@@ -82,10 +90,14 @@ impl Page {
 
     /// The cursor as the id that it is for this list.
     pub fn after<Id: std::str::FromStr>(&self) -> Result<Option<Id>, Error> {
+        self.after_by(|after| after.parse().ok())
+    }
+
+    /// The cursor as `read` understands it; 422 where it does not.
+    pub(crate) fn after_by<T>(&self, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Error> {
         let Some(after) = &self.after else { return Ok(None) };
-        let id = after
-            .parse()
-            .map_err(|_| Error::new(Code::InvalidInput, "after is not a cursor of this list"))?;
-        Ok(Some(id))
+        read(after)
+            .ok_or_else(|| Error::new(Code::InvalidInput, "after is not a cursor of this list"))
+            .map(Some)
     }
 }

@@ -1,10 +1,7 @@
 //! Standing permissions of one's own sessions.
 
 use app::{Ctx, grants};
-use axum::{
-    Json,
-    extract::{Query, State, rejection::QueryRejection},
-};
+use axum::{Json, extract::State};
 use domain::{
     Timestamp,
     ids::{PermissionGrantId, SessionId},
@@ -15,13 +12,13 @@ use uuid::Uuid;
 
 use super::{
     id::Id,
-    page::{List, Page, PageQuery, read_query},
+    page::{Filters, List, Page, PageQuery},
 };
 use crate::{
     Api,
     caller::{Approving, Authenticated},
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadQuery, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -72,31 +69,24 @@ struct GrantQuery {
 }
 
 /// The grants in one's own sessions, newest first, revoked ones too.
-#[utoipa::path(get, path = paths::PERMISSION_GRANTS, tag = "permissions", params(PageQuery, GrantQuery), responses(
-    (status = 200, body = List<PermissionGrant>),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = paths::PERMISSION_GRANTS, tag = "permissions",
+    params(PageQuery, GrantQuery),
+    responses((status = 200, body = List<PermissionGrant>), Refused, Missing, BadQuery))]
 async fn list(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
     page: Page,
-    query: Result<Query<GrantQuery>, QueryRejection>,
+    Filters(query): Filters<GrantQuery>,
 ) -> Result<Json<List<PermissionGrant>>, Problem> {
-    let session = read_query(query)?.session_id;
-    let found = grants::list(&ctx, &caller, session, page.after()?, page.rows()).await?;
+    let (after, rows) = (page.after()?, page.rows());
+    let found = grants::list(&ctx, &caller, query.session_id, after, rows).await?;
     Ok(Json(List::of(&page, found, |grant| grant.id.to_string())))
 }
 
 /// Revokes a grant, idempotently. With scope `approve`.
-#[utoipa::path(delete, path = paths::PERMISSION_GRANT, tag = "permissions", params(("grant" = Uuid, Path)), responses(
-    (status = 200, body = PermissionGrant),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(delete, path = paths::PERMISSION_GRANT, tag = "permissions",
+    params(("grant" = Uuid, Path)),
+    responses((status = 200, body = PermissionGrant), Refused, Missing))]
 async fn revoke(
     State(ctx): State<Ctx>,
     Approving(caller): Approving,

@@ -4,10 +4,7 @@ use app::{
     Ctx,
     permissions::{self, Decided, Question},
 };
-use axum::{
-    Json,
-    extract::{Query, State, rejection::QueryRejection},
-};
+use axum::{Json, extract::State};
 use domain::{
     Caller, Code, Error, Timestamp,
     ids::{PermissionRequestId, SessionId},
@@ -23,14 +20,14 @@ use super::{
     body::Body,
     epochs::PermissionEpoch,
     id::Id,
-    page::{List, Page, PageQuery, read_query},
+    page::{Filters, List, Page, PageQuery},
     permission_grants::PermissionGrant,
 };
 use crate::{
     Api,
     caller::{Approving, Authenticated},
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -163,20 +160,15 @@ struct RequestQuery {
 }
 
 /// The questions of one's own sessions, newest first.
-#[utoipa::path(get, path = paths::PERMISSION_REQUESTS, tag = "permissions", params(PageQuery, RequestQuery), responses(
-    (status = 200, body = List<PermissionRequest>),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = paths::PERMISSION_REQUESTS, tag = "permissions",
+    params(PageQuery, RequestQuery),
+    responses((status = 200, body = List<PermissionRequest>), Refused, Missing, BadQuery))]
 async fn list(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
     page: Page,
-    query: Result<Query<RequestQuery>, QueryRejection>,
+    Filters(query): Filters<RequestQuery>,
 ) -> Result<Json<List<PermissionRequest>>, Problem> {
-    let query = read_query(query)?;
     let (after, rows) = (page.after()?, page.rows());
     let found =
         permissions::list(&ctx, &caller, query.session_id, query.state, after, rows).await?;
@@ -184,12 +176,9 @@ async fn list(
 }
 
 /// One question.
-#[utoipa::path(get, path = paths::PERMISSION_REQUEST, tag = "permissions", params(("request" = Uuid, Path)), responses(
-    (status = 200, body = PermissionRequest),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = paths::PERMISSION_REQUEST, tag = "permissions",
+    params(("request" = Uuid, Path)),
+    responses((status = 200, body = PermissionRequest), Refused, Missing))]
 async fn get(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -201,17 +190,9 @@ async fn get(
 /// Decides a pending question. With scope `approve`.
 ///
 /// 409 `PERMISSION_ALREADY_RESOLVED` holds the question in `details.request`.
-#[utoipa::path(post, path = paths::PERMISSION_DECISION, tag = "permissions", params(("request" = Uuid, Path)),
-    request_body = DecisionForm, responses(
-    (status = 200, body = DecisionAnswer),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(post, path = paths::PERMISSION_DECISION, tag = "permissions",
+    params(("request" = Uuid, Path)), request_body = DecisionForm,
+    responses((status = 200, body = DecisionAnswer), Refused, Missing, Conflicting, BadBody))]
 async fn decide(
     State(ctx): State<Ctx>,
     Approving(caller): Approving,

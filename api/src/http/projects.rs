@@ -22,7 +22,7 @@ use crate::{
     Api,
     caller::Authenticated,
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -81,12 +81,8 @@ pub struct ProjectPatch {
 }
 
 /// One's own projects, newest first.
-#[utoipa::path(get, path = paths::PROJECTS, tag = "sessions", params(PageQuery), responses(
-    (status = 200, body = List<Project>),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = paths::PROJECTS, tag = "sessions", params(PageQuery),
+    responses((status = 200, body = List<Project>), Refused, BadQuery))]
 async fn list(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -97,14 +93,8 @@ async fn list(
 }
 
 /// Makes a project.
-#[utoipa::path(post, path = paths::PROJECTS, tag = "sessions", request_body = ProjectForm, responses(
-    (status = 201, body = Project),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(post, path = paths::PROJECTS, tag = "sessions", request_body = ProjectForm,
+    responses((status = 201, body = Project), Refused, BadBody))]
 async fn create(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -115,12 +105,8 @@ async fn create(
 }
 
 /// One of one's own projects.
-#[utoipa::path(get, path = paths::PROJECT, tag = "sessions", params(("project" = Uuid, Path)), responses(
-    (status = 200, body = Project),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = paths::PROJECT, tag = "sessions", params(("project" = Uuid, Path)),
+    responses((status = 200, body = Project), Refused, Missing))]
 async fn get(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -131,16 +117,8 @@ async fn get(
 
 /// Changes a project: 409 once it is archived.
 #[utoipa::path(patch, path = paths::PROJECT, tag = "sessions", params(("project" = Uuid, Path)),
-    request_body = ProjectPatch, responses(
-    (status = 200, body = Project),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-))]
+    request_body = ProjectPatch,
+    responses((status = 200, body = Project), Refused, Missing, Conflicting, BadBody))]
 async fn update(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -152,12 +130,8 @@ async fn update(
 }
 
 /// Archives a project, idempotently; its sessions stay as they are.
-#[utoipa::path(delete, path = paths::PROJECT, tag = "sessions", params(("project" = Uuid, Path)), responses(
-    (status = 200, body = Project),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(delete, path = paths::PROJECT, tag = "sessions", params(("project" = Uuid, Path)),
+    responses((status = 200, body = Project), Refused, Missing))]
 async fn archive(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,

@@ -7,7 +7,7 @@ use app::{
     servers::{Cursor, Shown},
 };
 use axum::{Json, extract::State, http::StatusCode};
-use domain::{Code, Error, Timestamp, ids::ServerId, server::ServerForm};
+use domain::{Timestamp, ids::ServerId, server::ServerForm};
 use serde::{Deserialize, Serialize};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -18,10 +18,10 @@ use crate::{
     http::{
         body::Body,
         id::Id,
-        page::{List, Page},
+        page::{List, Page, PageQuery},
     },
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -48,31 +48,20 @@ pub struct ServerDeleted {
 /// The servers that the caller may see, newest first: superadmins see all of them with their
 /// configuration, others those that are switched on, in a few fields.
 #[utoipa::path(get, path = paths::SERVERS, tag = "servers",
-    params(("limit" = Option<u32>, Query), ("after" = Option<String>, Query)), responses(
-    (status = 200, body = List<ServerAnswer>),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+    params(PageQuery), responses((status = 200, body = List<ServerAnswer>), Refused, BadQuery))]
 async fn list(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
     page: Page,
 ) -> Result<Json<List<ServerAnswer>>, Problem> {
-    let after = page.after.as_deref().map(read_cursor).transpose()?;
+    let after = page.after_by(read_cursor)?;
     let servers = app::servers::list(&ctx, &caller, after.as_ref(), page.rows()).await?;
     Ok(Json(List::of(&page, servers, |server| write_cursor(&server.cursor))))
 }
 
 /// Adds a server. For superadmins. Tools are asked for once it is switched on.
-#[utoipa::path(post, path = paths::SERVERS, tag = "servers", request_body = ServerBody, responses(
-    (status = 201, body = json::ConfiguredServer),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 503, body = ProblemBody, content_type = "application/problem+json")))]
+#[utoipa::path(post, path = paths::SERVERS, tag = "servers", request_body = ServerBody,
+    responses((status = 201, body = json::ConfiguredServer), Refused, Conflicting, BadBody))]
 async fn create(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -84,11 +73,8 @@ async fn create(
 
 /// One server, by id or slug; as in the list.
 #[utoipa::path(get, path = paths::SERVER, tag = "servers",
-    params(("server" = String, Path, description = "id or slug")), responses(
-    (status = 200, body = ServerAnswer),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json")))]
+    params(("server" = String, Path, description = "id or slug")),
+    responses((status = 200, body = ServerAnswer), Refused, Missing))]
 async fn get(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -103,16 +89,10 @@ async fn get(
 /// `headers` and the client secret `null` keeps the stored value, a string replaces it, and what is
 /// left out is deleted.
 #[utoipa::path(put, path = paths::SERVER, tag = "servers",
-    params(("server" = String, Path, description = "id or slug")), request_body = ServerBody, responses(
-    (status = 200, body = json::ConfiguredServer),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 503, body = ProblemBody, content_type = "application/problem+json")))]
+    params(("server" = String, Path, description = "id or slug")), request_body = ServerBody,
+    responses(
+        (status = 200, body = json::ConfiguredServer),
+        Refused, Missing, Conflicting, BadBody))]
 async fn replace(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -126,11 +106,8 @@ async fn replace(
 /// Deletes a server, with its secrets, its tools and every permission that names them. For
 /// superadmins. Its calls stay in the audit.
 #[utoipa::path(delete, path = paths::SERVER, tag = "servers",
-    params(("server" = String, Path, description = "id or slug")), responses(
-    (status = 200, body = ServerDeleted),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json")))]
+    params(("server" = String, Path, description = "id or slug")),
+    responses((status = 200, body = ServerDeleted), Refused, Missing))]
 async fn delete(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -142,14 +119,8 @@ async fn delete(
 
 /// Switches a server on or off. For superadmins; idempotent. It grants nothing.
 #[utoipa::path(put, path = paths::SERVER_STATUS, tag = "servers",
-    params(("server" = String, Path, description = "id or slug")), request_body = ServerSwitch, responses(
-    (status = 200, body = json::ConfiguredServer),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+    params(("server" = String, Path, description = "id or slug")), request_body = ServerSwitch,
+    responses((status = 200, body = json::ConfiguredServer), Refused, Missing, BadBody))]
 async fn switch(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -163,11 +134,10 @@ async fn switch(
 /// Connects to a server and lists its tools, with a client of its own, also while it is switched
 /// off. Nothing is called. Only a superadmin's test is written down, as the server's status.
 #[utoipa::path(post, path = paths::SERVER_TEST, tag = "servers",
-    params(("server" = String, Path, description = "id or slug")), responses(
-    (status = 200, body = CheckAnswer, description = "also where the server failed"),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json")))]
+    params(("server" = String, Path, description = "id or slug")),
+    responses(
+        (status = 200, body = CheckAnswer, description = "also where the server failed"),
+        Refused, Missing))]
 async fn test(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -181,12 +151,9 @@ fn write_cursor(cursor: &Cursor) -> String {
     format!("{}.{}", cursor.created_at.timestamp_micros(), cursor.id)
 }
 
-fn read_cursor(text: &str) -> Result<Cursor, Error> {
-    let read = || {
-        let (micros, id) = text.split_once('.')?;
-        let created_at = Timestamp::from_timestamp_micros(micros.parse().ok()?)?;
-        let legal = !id.chars().any(char::is_control);
-        legal.then(|| Cursor { created_at, id: ServerId::from(id) })
-    };
-    read().ok_or_else(|| Error::new(Code::InvalidInput, "after is not a cursor of this list"))
+fn read_cursor(text: &str) -> Option<Cursor> {
+    let (micros, id) = text.split_once('.')?;
+    let created_at = Timestamp::from_timestamp_micros(micros.parse().ok()?)?;
+    let legal = !id.chars().any(char::is_control);
+    legal.then(|| Cursor { created_at, id: ServerId::from(id) })
 }

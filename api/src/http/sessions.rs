@@ -23,7 +23,7 @@ use crate::{
     Api,
     caller::{Authenticated, WritingOrApproving},
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -100,12 +100,8 @@ pub struct SessionPatch {
 }
 
 /// One's own sessions, newest first.
-#[utoipa::path(get, path = paths::SESSIONS, tag = "sessions", params(PageQuery), responses(
-    (status = 200, body = List<Session>),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = paths::SESSIONS, tag = "sessions", params(PageQuery),
+    responses((status = 200, body = List<Session>), Refused, BadQuery))]
 async fn list(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -116,16 +112,8 @@ async fn list(
 }
 
 /// Makes a session.
-#[utoipa::path(post, path = paths::SESSIONS, tag = "sessions", request_body = SessionForm, responses(
-    (status = 201, body = Session),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(post, path = paths::SESSIONS, tag = "sessions", request_body = SessionForm,
+    responses((status = 201, body = Session), Refused, Missing, Conflicting, BadBody))]
 async fn create(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -141,12 +129,8 @@ async fn create(
 }
 
 /// One of one's own sessions.
-#[utoipa::path(get, path = paths::SESSION, tag = "sessions", params(("session" = Uuid, Path)), responses(
-    (status = 200, body = Session),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = paths::SESSION, tag = "sessions", params(("session" = Uuid, Path)),
+    responses((status = 200, body = Session), Refused, Missing))]
 async fn get(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -158,16 +142,8 @@ async fn get(
 /// Changes a session: 409 once it is archived. `approvalMode` stands alone; switching to
 /// `always_allow` answers every pending question of the session.
 #[utoipa::path(patch, path = paths::SESSION, tag = "sessions", params(("session" = Uuid, Path)),
-    request_body = SessionPatch, responses(
-    (status = 200, body = Session),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json"),
-))]
+    request_body = SessionPatch,
+    responses((status = 200, body = Session), Refused, Missing, Conflicting, BadBody))]
 async fn update(
     State(ctx): State<Ctx>,
     WritingOrApproving(caller): WritingOrApproving,
@@ -210,12 +186,8 @@ async fn switch(
 
 /// Archives a session, idempotently: its pending questions are cancelled, and nothing is called in
 /// it any more.
-#[utoipa::path(delete, path = paths::SESSION, tag = "sessions", params(("session" = Uuid, Path)), responses(
-    (status = 200, body = Session),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-))]
+#[utoipa::path(delete, path = paths::SESSION, tag = "sessions", params(("session" = Uuid, Path)),
+    responses((status = 200, body = Session), Refused, Missing))]
 async fn archive(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,

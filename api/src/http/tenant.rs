@@ -14,7 +14,7 @@ use crate::{
     caller::Authenticated,
     http::body::Body,
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadBody, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -59,10 +59,8 @@ pub struct TenantPatch {
 }
 
 /// The caller's tenant. For superadmins.
-#[utoipa::path(get, path = paths::TENANT, tag = "tenant", responses(
-    (status = 200, body = Tenant),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json")))]
+#[utoipa::path(get, path = paths::TENANT, tag = "tenant",
+    responses((status = 200, body = Tenant), Refused))]
 async fn get(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -72,13 +70,8 @@ async fn get(
 
 /// Changes the tenant's settings. For superadmins; `enabledSourceIds`, and switching
 /// `autoApproveNewTools` on, need the scope `approve` besides.
-#[utoipa::path(patch, path = paths::TENANT, tag = "tenant", request_body = TenantPatch, responses(
-    (status = 200, body = Tenant),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+#[utoipa::path(patch, path = paths::TENANT, tag = "tenant", request_body = TenantPatch,
+    responses((status = 200, body = Tenant), Refused, BadBody))]
 async fn update(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,

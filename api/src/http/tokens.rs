@@ -20,10 +20,10 @@ use crate::{
     http::{
         body::Body,
         id::Id,
-        page::{List, Page},
+        page::{List, Page, PageQuery},
     },
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadBody, BadQuery, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -113,13 +113,8 @@ struct Whose {
 
 /// The caller's tokens, newest first, spent ones too; an admin names somebody below them.
 #[utoipa::path(get, path = paths::TOKENS, tag = "people",
-    params(("userId" = Option<uuid::Uuid>, Query), ("limit" = Option<u32>, Query),
-        ("after" = Option<String>, Query)), responses(
-    (status = 200, body = List<Token>),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+    params(("userId" = Option<uuid::Uuid>, Query), PageQuery),
+    responses((status = 200, body = List<Token>), Refused, Missing, BadQuery))]
 async fn list(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -134,13 +129,8 @@ async fn list(
 }
 
 /// Makes a token for the caller; its text is in this answer and never again.
-#[utoipa::path(post, path = paths::TOKENS, tag = "people", request_body = TokenForm, responses(
-    (status = 201, body = MintedToken),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+#[utoipa::path(post, path = paths::TOKENS, tag = "people", request_body = TokenForm,
+    responses((status = 201, body = MintedToken), Refused, BadBody))]
 async fn create(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -162,11 +152,8 @@ async fn create(
 
 /// Ends a token: the caller's own, or for admins one of somebody below them. Idempotent.
 #[utoipa::path(delete, path = paths::TOKEN, tag = "people",
-    params(("token" = uuid::Uuid, Path)), responses(
-    (status = 200, body = Token),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json")))]
+    params(("token" = uuid::Uuid, Path)),
+    responses((status = 200, body = Token), Refused, Missing))]
 async fn revoke(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,

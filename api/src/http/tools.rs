@@ -11,7 +11,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use domain::{
-    Code, Error,
     ids::ToolId,
     json::Sha256Digest,
     permission::ToolPolicy,
@@ -27,10 +26,10 @@ use crate::{
     http::{
         body::Body,
         id::{Id, Ids},
-        page::{List, Page},
+        page::{List, Page, PageQuery},
     },
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused, Upstream},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -109,20 +108,15 @@ pub struct RefreshRunning {
 /// The tools that a server lists, by id: superadmins see all of them, with pins and problems; others
 /// see what agents may see, of a server that is switched on.
 #[utoipa::path(get, path = paths::SERVER_TOOLS, tag = "tools",
-    params(("server" = String, Path, description = "id or slug"), ("limit" = Option<u32>, Query),
-        ("after" = Option<String>, Query)), responses(
-    (status = 200, body = List<Tool>),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+    params(("server" = String, Path, description = "id or slug"), PageQuery),
+    responses((status = 200, body = List<Tool>), Refused, Missing, BadQuery))]
 async fn list(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
     Id(server): Id<String>,
     page: Page,
 ) -> Result<Json<List<Tool>>, Problem> {
-    let after = page.after.as_deref().map(read_cursor).transpose()?;
+    let after = page.after_by(read_cursor)?;
     let rows = page.rows();
     let tools = app::servers::tools::list(&ctx, &caller, &server, after.as_ref(), rows).await?;
     Ok(Json(List::of(&page, tools, |tool| tool.known.tool_id.to_string())))
@@ -131,16 +125,11 @@ async fn list(
 /// Asks a server for its tools now. For superadmins. Answers with all of them when that ended within
 /// 30 s; else it goes on by itself.
 #[utoipa::path(post, path = paths::SERVER_TOOLS_REFRESH, tag = "tools",
-    params(("server" = String, Path, description = "id or slug")), responses(
-    (status = 200, body = List<Tool>),
-    (status = 202, body = RefreshRunning),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 502, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 503, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 504, body = ProblemBody, content_type = "application/problem+json")))]
+    params(("server" = String, Path, description = "id or slug")),
+    responses(
+        (status = 200, body = List<Tool>),
+        (status = 202, body = RefreshRunning),
+        Refused, Missing, Conflicting, Upstream))]
 async fn refresh(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -161,14 +150,7 @@ async fn refresh(
 /// on, need the scope `approve`.
 #[utoipa::path(put, path = paths::SERVER_TOOL, tag = "tools",
     params(("server" = String, Path, description = "id or slug"), ("tool" = String, Path)),
-    request_body = ToolPatch, responses(
-    (status = 200, body = Tool),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+    request_body = ToolPatch, responses((status = 200, body = Tool), Refused, Missing, BadBody))]
 async fn update(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -181,11 +163,9 @@ async fn update(
     Ok(Json(tool.into()))
 }
 
-fn read_cursor(text: &str) -> Result<ToolId, Error> {
-    if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-        return Ok(ToolId::from(text));
-    }
-    Err(Error::new(Code::InvalidInput, "after is not a cursor of this list"))
+fn read_cursor(text: &str) -> Option<ToolId> {
+    let legal = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    legal.then(|| ToolId::from(text))
 }
 
 /// The members of a definition that an answer shows by themselves; any of them may be of a wrong type.

@@ -17,10 +17,10 @@ use crate::{
     http::{
         body::Body,
         id::Id,
-        page::{List, Page},
+        page::{List, Page, PageQuery},
     },
     paths,
-    problem::{Problem, ProblemBody},
+    problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -80,11 +80,7 @@ pub struct UserPatch {
 
 /// People of the tenant, newest first. For admins.
 #[utoipa::path(get, path = paths::USERS, tag = "people",
-    params(("limit" = Option<u32>, Query), ("after" = Option<String>, Query)), responses(
-    (status = 200, body = List<User>),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+    params(PageQuery), responses((status = 200, body = List<User>), Refused, BadQuery))]
 async fn list(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -95,14 +91,8 @@ async fn list(
 }
 
 /// Adds a person, with at most the caller's own role. For admins.
-#[utoipa::path(post, path = paths::USERS, tag = "people", request_body = UserForm, responses(
-    (status = 201, body = User),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+#[utoipa::path(post, path = paths::USERS, tag = "people", request_body = UserForm,
+    responses((status = 201, body = User), Refused, Conflicting, BadBody))]
 async fn create(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
@@ -116,15 +106,8 @@ async fn create(
 /// Changes role or status of somebody else, who does not stand above the caller. For admins.
 /// Disabling a person ends all of their tokens for as long as it lasts.
 #[utoipa::path(patch, path = paths::USER, tag = "people",
-    params(("user" = uuid::Uuid, Path)), request_body = UserPatch, responses(
-    (status = 200, body = User),
-    (status = 401, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 403, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 404, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 409, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 413, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 415, body = ProblemBody, content_type = "application/problem+json"),
-    (status = 422, body = ProblemBody, content_type = "application/problem+json")))]
+    params(("user" = uuid::Uuid, Path)), request_body = UserPatch,
+    responses((status = 200, body = User), Refused, Missing, Conflicting, BadBody))]
 async fn update(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,

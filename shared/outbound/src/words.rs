@@ -38,7 +38,8 @@ fn forms(secret: &str) -> Vec<String> {
         if value.len() < MASKED_BYTES {
             continue;
         }
-        let hexadecimal = value.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        let hexadecimal =
+            value.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
         let json = serde_json::Value::from(value).to_string();
         forms.extend([
             value.to_owned(),
@@ -119,6 +120,9 @@ mod tests {
             assert!(shown.contains("[secret]"), "{words}: {shown}");
             assert!(!shown.contains("s3cr") && !shown.contains("czNjc"), "{words}: {shown}");
         }
-        assert_eq!(masked("the alphabet begins with abc", &secrets), "the alphabet begins with abc");
+        assert_eq!(
+            masked("the alphabet begins with abc", &secrets),
+            "the alphabet begins with abc"
+        );
     }
 }

@@ -11,7 +11,8 @@ use crate::gateway::Gateway;
 #[tokio::test]
 async fn bad_definitions_hide_themselves_and_nothing_else() {
     let schema = r#""inputSchema":{"type":"object"}"#;
-    let described = |words: &str| format!(r#"{{"name":"d{}","description":{words},{schema}}}"#, words.len());
+    let described =
+        |words: &str| format!(r#"{{"name":"d{}","description":{words},{schema}}}"#, words.len());
     let nul = r#""a\u0000b""#;
     let tools = vec![
         tool("good"),
@@ -26,11 +27,19 @@ async fn bad_definitions_hide_themselves_and_nothing_else() {
         described(nul),
         described(r#""\ud800""#),
         described(&format!("\"{}\"", "x".repeat(1_200_000))),
-        format!(r#"{{"name":"nul_in_schema","inputSchema":{{"type":"object","properties":{{{nul}:{{"pattern":{nul},"enum":[{nul}],"description":{nul}}}}},"required":[{nul}],"patternProperties":{{"(\u0000":{{}}}}}}}}"#),
+        format!(
+            r#"{{"name":"nul_in_schema","inputSchema":{{"type":"object","properties":{{{nul}:{{"pattern":{nul},"enum":[{nul}],"description":{nul}}}}},"required":[{nul}],"patternProperties":{{"(\u0000":{{}}}}}}}}"#
+        ),
         format!(r#"{{"name":"nul_ref","inputSchema":{{"type":"object","$ref":{nul}}}}}"#),
         format!(r#"{{"name":"nul_type","inputSchema":{{"type":{nul}}}}}"#),
-        format!(r#"{{"name":"nul_meta","title":{nul},"_meta":{{{nul}:{nul}}},"annotations":{{{nul}:{nul}}},{schema}}}"#),
-        format!(r#"{{"name":"deep","inputSchema":{{"type":"object","x":{}1{}}}}}"#, "[".repeat(5_000), "]".repeat(5_000)),
+        format!(
+            r#"{{"name":"nul_meta","title":{nul},"_meta":{{{nul}:{nul}}},"annotations":{{{nul}:{nul}}},{schema}}}"#
+        ),
+        format!(
+            r#"{{"name":"deep","inputSchema":{{"type":"object","x":{}1{}}}}}"#,
+            "[".repeat(5_000),
+            "]".repeat(5_000)
+        ),
         r#"{"name":"number","inputSchema":{"type":"object","maximum":1e999}}"#.to_owned(),
         "7".to_owned(),
         "null".to_owned(),
@@ -82,7 +91,8 @@ async fn odd_answers_end_as_records() {
     ] {
         for tool in ["echo", "typed"] {
             gateway.peer.answer(tool, Answer::Result(result.clone()));
-            let reply = gateway.modern("tools/call", &format!(r#"{{"name":"mcp__demo__{tool}"}}"#)).await;
+            let reply =
+                gateway.modern("tools/call", &format!(r#"{{"name":"mcp__demo__{tool}"}}"#)).await;
             assert_eq!(reply.status, 200, "{tool} {result:.200}: {reply:?}");
             let calls: Vec<Invocation> = gateway.invocations().await;
             assert!(calls.iter().all(|call| call.status.is_final()), "{tool} {result:.200}");

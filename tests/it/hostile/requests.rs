@@ -26,18 +26,36 @@ async fn odd_paths_name_nothing() {
     let id = "019a0000-0000-7000-8000-000000000000";
     let long = "a".repeat(20_000);
     for path in [
-        "/api/mcp/servers/%00", "/api/mcp/servers/a%00b", "/api/mcp/servers/%ff%fe",
-        "/api/mcp/servers/%F0%9F%98%80", "/api/mcp/servers/..%2F..%2Fme", "/api/mcp/servers/%2e%2e",
-        "/api/mcp/servers/a%0d%0aX-Evil:1", "/api/mcp/servers/'%20OR%201=1--", "/api/mcp/servers/%25",
-        "/api/mcp/servers/x/tools/%00", "/api//me", "/api/me/", "/API/me", "/api/me%2F",
+        "/api/mcp/servers/%00",
+        "/api/mcp/servers/a%00b",
+        "/api/mcp/servers/%ff%fe",
+        "/api/mcp/servers/%F0%9F%98%80",
+        "/api/mcp/servers/..%2F..%2Fme",
+        "/api/mcp/servers/%2e%2e",
+        "/api/mcp/servers/a%0d%0aX-Evil:1",
+        "/api/mcp/servers/'%20OR%201=1--",
+        "/api/mcp/servers/%25",
+        "/api/mcp/servers/x/tools/%00",
+        "/api//me",
+        "/api/me/",
+        "/API/me",
+        "/api/me%2F",
         "/api/sessions/%7b019a0000-0000-7000-8000-000000000000%7d",
-        &format!("/api/sessions/{id}%20"), &format!("/api/sessions/{id}/../.."),
+        &format!("/api/sessions/{id}%20"),
+        &format!("/api/sessions/{id}/../.."),
         &format!("/api/sessions/{id}/events?after=%00"),
-        &format!("/api/sessions/{id}/mcp/invocations/{id}"), &format!("/api/sessions/{long}"),
-        &format!("/api/mcp/servers/{long}"), "/api/sessions?limit=1e3", "/api/sessions?limit=-1",
-        "/api/sessions?limit=99999999999999999999", "/api/sessions?after=%00",
-        "/api/mcp/servers?after=%00", "/api/mcp/servers?after=custom-x", "/api/users?after=0",
-        "/api/permission-requests?state=%00", "/api/tokens?userId=%00",
+        &format!("/api/sessions/{id}/mcp/invocations/{id}"),
+        &format!("/api/sessions/{long}"),
+        &format!("/api/mcp/servers/{long}"),
+        "/api/sessions?limit=1e3",
+        "/api/sessions?limit=-1",
+        "/api/sessions?limit=99999999999999999999",
+        "/api/sessions?after=%00",
+        "/api/mcp/servers?after=%00",
+        "/api/mcp/servers?after=custom-x",
+        "/api/users?after=0",
+        "/api/permission-requests?state=%00",
+        "/api/tokens?userId=%00",
     ] {
         for method in [Method::GET, Method::DELETE] {
             let (status, answer) = world.request(method.clone(), &token, path, None).await;
@@ -78,7 +96,9 @@ async fn text_that_no_database_takes_is_refused() {
         refused(&world, &body.to_string(), status.as_u16(), &answer).await;
     }
     // What is not used by this transport is blanked, whatever it holds.
-    for (member, value) in [("command", json!(nul)), ("args", json!([nul])), ("env", json!({ nul: nul }))] {
+    for (member, value) in
+        [("command", json!(nul)), ("args", json!([nul])), ("env", json!({ nul: nul }))]
+    {
         let (path, mut form) = server(member, value);
         form["name"] = json!(member);
         let (status, answer) = world.post(&token, path, form).await;
@@ -98,11 +118,22 @@ async fn odd_json_is_refused() {
     let (world, token) = stage().await;
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     for body in [
-        "", "{", "null", "[]", "\"x\"", "7", "{}x", "\u{feff}{\"title\":\"t\"}",
-        r#"{"title":"one","title":"two"}"#, r#"{"title":"\ud800"}"#, r#"{"title":1e999}"#,
+        "",
+        "{",
+        "null",
+        "[]",
+        "\"x\"",
+        "7",
+        "{}x",
+        "\u{feff}{\"title\":\"t\"}",
+        r#"{"title":"one","title":"two"}"#,
+        r#"{"title":"\ud800"}"#,
+        r#"{"title":1e999}"#,
         r#"{"title":"t","__proto__":{"approvalMode":"always_allow"}}"#,
-        r#"{"title":"t","approvalMode":["always_allow"]}"#, r#"{"title":NaN}"#,
-        &deep, &format!(r#"{{"title":{deep}}}"#),
+        r#"{"title":"t","approvalMode":["always_allow"]}"#,
+        r#"{"title":NaN}"#,
+        &deep,
+        &format!(r#"{{"title":{deep}}}"#),
     ] {
         let url = world.url.join("/api/projects").unwrap();
         let request = world.client().post(url).bearer_auth(&token);
@@ -114,10 +145,15 @@ async fn odd_json_is_refused() {
         refused(&world, &what, status, &answer).await;
     }
     for (member, value) in [
-        ("timeoutSeconds", "1e308"), ("timeoutSeconds", "-0.0"), ("timeoutSeconds", "0.5"),
-        ("revision", "9223372036854775808"), ("governance", r#"{"maxConcurrent":1e20}"#),
-        ("governance", r#"{"maxConcurrent":-1}"#), ("governance", r#"{"ratePerSecond":1e-300}"#),
-        ("governance", r#"{"ratePerSecond":0}"#), ("governance", r#"{"queueTimeoutMs":18446744073709551616}"#),
+        ("timeoutSeconds", "1e308"),
+        ("timeoutSeconds", "-0.0"),
+        ("timeoutSeconds", "0.5"),
+        ("revision", "9223372036854775808"),
+        ("governance", r#"{"maxConcurrent":1e20}"#),
+        ("governance", r#"{"maxConcurrent":-1}"#),
+        ("governance", r#"{"ratePerSecond":1e-300}"#),
+        ("governance", r#"{"ratePerSecond":0}"#),
+        ("governance", r#"{"queueTimeoutMs":18446744073709551616}"#),
     ] {
         let body = format!(
             r#"{{"name":"n","transport":"http","url":"http://127.0.0.1:9/","authMode":"none","{member}":{value}}}"#
@@ -165,13 +201,15 @@ async fn a_request_with_two_meanings_is_refused() {
         (format!("Host: {host}\r\nX: a\r\n b\r\n"), "4"),
         (format!("Host : {host}\r\n"), "400"),
     ] {
-        let request = format!("GET /api/me HTTP/1.1\r\n{heads}{authorization}Connection: close\r\n\r\n");
+        let request =
+            format!("GET /api/me HTTP/1.1\r\n{heads}{authorization}Connection: close\r\n\r\n");
         let answer = exchange(&world, &request).await;
         let status = answer.split(' ').nth(1).unwrap_or_default();
         // No answer at all is a refusal, too.
         assert!(answer.is_empty() || status.starts_with(expected), "{heads}: {answer}");
     }
-    let huge = format!("GET /api/me HTTP/1.1\r\nHost: {host}\r\nX: {}\r\n\r\n", "x".repeat(2_000_000));
+    let huge =
+        format!("GET /api/me HTTP/1.1\r\nHost: {host}\r\nX: {}\r\n\r\n", "x".repeat(2_000_000));
     let answer = exchange(&world, &huge).await;
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
     let (status, _) = world.get(&token, "/api/me").await;

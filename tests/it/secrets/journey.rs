@@ -87,9 +87,10 @@ impl Journey {
         self.api(Method::POST, "/api/users", person).await;
         // The one place where a token is shown.
         let form = json!({ "name": "more", "scopes": ["api:read"] });
-        let (_, body) = self.send(Method::POST, &self.admin, "/api/tokens", &form.to_string()).await;
+        let (_, body) =
+            self.send(Method::POST, &self.admin, "/api/tokens", &form.to_string()).await;
         let minted: Value = serde_json::from_str(&body).unwrap();
-        self.minted = minted["token"].as_str().unwrap().to_owned();
+        minted["token"].as_str().unwrap().clone_into(&mut self.minted);
 
         let (_, kept) = self.api(Method::GET, "/api/mcp/servers/kept", Value::Null).await;
         let sources = json!([kept["id"]]);
@@ -136,15 +137,26 @@ impl Journey {
 
     async fn read_everything(&mut self) {
         for path in [
-            "/api/openapi.json", "/api/me", "/api/tenant", "/api/users", "/api/tokens",
-            "/api/mcp/servers", "/api/mcp/servers/kept", "/api/mcp/servers/changed",
-            "/api/mcp/servers/kept/tools", "/api/mcp/servers/changed/tools", "/api/projects",
-            "/api/sessions", "/api/permission-requests", "/api/permission-grants",
+            "/api/openapi.json",
+            "/api/me",
+            "/api/tenant",
+            "/api/users",
+            "/api/tokens",
+            "/api/mcp/servers",
+            "/api/mcp/servers/kept",
+            "/api/mcp/servers/changed",
+            "/api/mcp/servers/kept/tools",
+            "/api/mcp/servers/changed/tools",
+            "/api/projects",
+            "/api/sessions",
+            "/api/permission-requests",
+            "/api/permission-grants",
         ] {
             self.api(Method::GET, path, Value::Null).await;
         }
         for session in [self.asking.clone(), self.free.clone()] {
-            for path in ["events", "mcp/invocations", "permission-authorizations", "permission-epoch"]
+            for path in
+                ["events", "mcp/invocations", "permission-authorizations", "permission-epoch"]
             {
                 let path = format!("/api/sessions/{session}/{path}");
                 let (status, list) = self.api(Method::GET, &path, Value::Null).await;
@@ -185,10 +197,17 @@ impl Journey {
             self.api(Method::POST, "/api/mcp/servers", wrong.clone()).await;
         }
         for (member, value) in [
-            ("authMode", HEADER), ("transport", CREDENTIALS), ("timeoutSeconds", HEADER),
-            ("tags", CREDENTIALS), ("enabled", CREDENTIALS), ("governance", HEADER),
-            ("apiKeyHeader", HEADER), ("url", HEADER), ("slug", HEADER),
-            ("revision", HEADER), ("oauth", HEADER),
+            ("authMode", HEADER),
+            ("transport", CREDENTIALS),
+            ("timeoutSeconds", HEADER),
+            ("tags", CREDENTIALS),
+            ("enabled", CREDENTIALS),
+            ("governance", HEADER),
+            ("apiKeyHeader", HEADER),
+            ("url", HEADER),
+            ("slug", HEADER),
+            ("revision", HEADER),
+            ("oauth", HEADER),
         ] {
             let mut wrong = self.form("wrong");
             wrong[member] = json!(value);
@@ -241,7 +260,8 @@ impl Journey {
             let (headers, body) = modern("tools/call", r#"{"name":"mcp__kept__asked"}"#);
             let path = format!("/mcp/{}", self.asking);
             let call = self.request(Method::POST, &self.agent, &path, &as_pairs(&headers), body);
-            let call = tokio::spawn(async move { call.send().await.unwrap().text().await.unwrap() });
+            let call =
+                tokio::spawn(async move { call.send().await.unwrap().text().await.unwrap() });
             let pending = "/api/permission-requests?state=pending";
             let id = eventually("a question", async || {
                 let (_, list) = self.send(Method::GET, &self.admin, pending, "").await;
@@ -251,7 +271,8 @@ impl Journey {
             .await;
             let path = format!("/api/permission-requests/{id}/decision");
             self.api(Method::POST, &path, json!({ "decision": decision })).await;
-            self.answers.push((format!("the call that was asked: {decision}"), call.await.unwrap()));
+            self.answers
+                .push((format!("the call that was asked: {decision}"), call.await.unwrap()));
         }
         self.read_everything().await;
     }
@@ -328,7 +349,8 @@ impl Journey {
     }
 
     async fn send(&self, method: Method, token: &str, path: &str, body: &str) -> (u16, String) {
-        let (status, _, text) = whole(self.request(method, token, path, &[], body.to_owned())).await;
+        let (status, _, text) =
+            whole(self.request(method, token, path, &[], body.to_owned())).await;
         (status, text)
     }
 
@@ -366,8 +388,9 @@ async fn whole(request: reqwest::RequestBuilder) -> (u16, String, String) {
 
 /// The secrets in one sentence, in several encodings.
 fn said() -> String {
-    let encoded = [0, 1, 2]
-        .map(|offset| BASE64_STANDARD.encode(format!("{}{CREDENTIALS}/{HEADER}!", "x".repeat(offset))));
+    let encoded = [0, 1, 2].map(|offset| {
+        BASE64_STANDARD.encode(format!("{}{CREDENTIALS}/{HEADER}!", "x".repeat(offset)))
+    });
     let form: String = url::form_urlencoded::byte_serialize(HEADER.as_bytes()).collect();
     format!("you sent {HEADER} and Bearer {CREDENTIALS}, {form}, {}", encoded.join(" "))
 }
@@ -405,9 +428,14 @@ fn echoes() -> Vec<Answer> {
         Answer::Content { kind: "application/json", body: said.clone() },
         Answer::Result(json_said.clone()),
         Answer::Result(format!(r#"{{"resultType":{json_said}}}"#)),
-        Answer::Result(format!(r#"{{"isError":{json_said},"tools":{json_said},"protocolVersion":{json_said}}}"#)),
+        Answer::Result(format!(
+            r#"{{"isError":{json_said},"tools":{json_said},"protocolVersion":{json_said}}}"#
+        )),
         Answer::Result(format!(r#"{{"isError":7,"supportedVersions":{json_said}}}"#)),
-        Answer::Stream { pieces: vec![format!("id: {CREDENTIALS}\ndata: {said}\n\n")], broken: false },
+        Answer::Stream {
+            pieces: vec![format!("id: {CREDENTIALS}\ndata: {said}\n\n")],
+            broken: false,
+        },
         Answer::Stream { pieces: vec![format!("data: {json_said}\n\n")], broken: true },
     ]);
     echoes

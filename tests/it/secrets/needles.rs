@@ -17,7 +17,8 @@ impl Secret {
     pub(crate) fn new(name: &'static str, value: &str) -> Self {
         assert!(value.len() >= 16, "{name} could be found by chance");
         let hex = value.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-        let percent = value.bytes().fold(String::new(), |text, byte| text + &format!("%{byte:02X}"));
+        let percent =
+            value.bytes().fold(String::new(), |text, byte| text + &format!("%{byte:02X}"));
         let json = serde_json::Value::from(value).to_string();
         let twice = serde_json::Value::from(json.as_str()).to_string();
         let debug = format!("{value:?}");

@@ -42,11 +42,10 @@ async fn list(client: &Client, trail: &Trail) -> Result<(Vec<Box<RawValue>>, boo
     for _ in 0..limits::TOOL_PAGES.default {
         let body = client.request("tools/list", params.clone(), left, trail).await?;
         left = left.saturating_sub(body.len() as u64);
-        let page: Page<'_> = serde_json::from_slice(&body)
-            .map_err(|error| {
-                unfit("the server's list of tools cannot be read")
-                    .because(words::NotAsExpected::from(error))
-            })?;
+        let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| {
+            unfit("the server's list of tools cannot be read")
+                .because(words::NotAsExpected::from(error))
+        })?;
         for tool in page.tools {
             if tools.len() == limits::TOOLS_PER_SERVER.size() {
                 return Ok((tools, true));
