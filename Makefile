@@ -50,7 +50,6 @@ lint: ## Format, clippy, and the dependency rules where cargo-deny is installed
 
 bench: ## Measure the gateway beside a direct client; BENCH_JSON=FILE writes the figures
 	@deploy/install.sh tests
-	cargo build --workspace --release --bins
 	$(if $(BENCH_JSON),BENCH_JSON=$(abspath $(BENCH_JSON))) cargo bench --workspace --bench bench
 
 proof: ## Real MCP servers and clients of ../shared/rig through the gateway; SHARED=DIR where it is elsewhere

@@ -37,14 +37,21 @@ BEGIN
         WHERE s.tenant_id = p_tenant AND s.session_id = p_session AND s.owner_user_id = p_user;
 END $$;
 
--- What must still hold when a request leaves: person, server, switches, policy, pin. Always one row.
-CREATE FUNCTION read_back(p_tenant uuid, p_user uuid, p_server text, p_tool text)
+-- What must still hold when a request leaves: person and token, server, switches, policy, pin. Always
+-- one row.
+CREATE FUNCTION read_back(
+    p_tenant uuid, p_user uuid, p_token uuid, p_server text, p_tool text, p_at timestamptz)
 RETURNS TABLE (
     user_active boolean, server_enabled boolean, config_revision bigint, auth_mode text,
     tool_present boolean, tool_enabled boolean, tool_denied boolean, tool_approved boolean,
     definition_hash bytea)
 LANGUAGE sql STABLE AS $$
-    SELECT coalesce(u.status = 'active', false), v.enabled, v.config_revision, v.auth_mode,
+    SELECT coalesce(u.status = 'active', false)
+               AND (p_token IS NULL OR EXISTS (
+                   SELECT FROM api_tokens k
+                   WHERE k.tenant_id = p_tenant AND k.token_id = p_token
+                     AND k.revoked_at IS NULL AND k.expires_at > p_at)),
+           v.enabled, v.config_revision, v.auth_mode,
            l.tool_id IS NOT NULL AND l.removed_at IS NULL, coalesce(l.enabled, false),
            coalesce(l.policy = 'deny', false), coalesce(l.pin = 'approved', false), l.definition_hash
     FROM (VALUES (1)) AS one (row)
@@ -92,13 +99,13 @@ BEGIN
         INSERT INTO audit_leaves (tenant_id, kind, subject_id, sha256)
         VALUES (p_tenant, 'authorization', p_authorization, p_authorization_leaf);
     END IF;
-    RETURN QUERY SELECT * FROM read_back(p_tenant, p_user, p_source, p_tool);
+    RETURN QUERY SELECT * FROM read_back(p_tenant, p_user, p_token, p_source, p_tool, p_at);
 END $$;
 
 -- A call that waited or queued is about to be sent. No row: it is no longer this node's to send.
 CREATE FUNCTION start_call(
-    p_tenant uuid, p_execution uuid, p_call_id text, p_node uuid, p_user uuid, p_source text, p_tool text,
-    p_at timestamptz)
+    p_tenant uuid, p_execution uuid, p_call_id text, p_node uuid, p_user uuid, p_token uuid, p_source text,
+    p_tool text, p_at timestamptz)
 RETURNS TABLE (
     user_active boolean, server_enabled boolean, config_revision bigint, auth_mode text,
     tool_present boolean, tool_enabled boolean, tool_denied boolean, tool_approved boolean,
@@ -110,7 +117,7 @@ BEGIN
     WHERE tenant_id = p_tenant AND execution_id = p_execution AND call_id = p_call_id
       AND node_id = p_node AND ended_at IS NULL;
     IF FOUND THEN
-        RETURN QUERY SELECT * FROM read_back(p_tenant, p_user, p_source, p_tool);
+        RETURN QUERY SELECT * FROM read_back(p_tenant, p_user, p_token, p_source, p_tool, p_at);
     END IF;
 END $$;
 

@@ -46,7 +46,7 @@ pub enum Refused {
     /// No usable token.
     #[response(status = 401, content_type = PROBLEM_JSON)]
     Unauthenticated(ProblemBody),
-    /// The token's scopes, the caller's role or the request's Origin do not allow this.
+    /// Not for this token, this person or this Origin.
     #[response(status = 403, content_type = PROBLEM_JSON)]
     Denied(ProblemBody),
     /// Host is not a name of this node.
@@ -90,7 +90,7 @@ pub enum BadBody {
     /// The body is not `application/json`.
     #[response(status = 415, content_type = PROBLEM_JSON)]
     NotJson(ProblemBody),
-    /// The body does not fit; `details.errors` names the places.
+    /// The body does not fit.
     #[response(status = 422, content_type = PROBLEM_JSON)]
     Invalid(ProblemBody),
 }

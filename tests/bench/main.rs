@@ -6,7 +6,7 @@
 //!                  └─ private Postgres
 //! ```
 //!
-//! One echo server, one client code (rmcp's, 2026-07-28). Two installations of the release binary run
+//! One echo server, one client code (rmcp's, 2026-07-28). Two installations of the program run
 //! side by side, one without history and one with 20,000 calls of it, and take turns, so that whatever
 //! else this machine does meets both. Every input is distinct; each call is validated, permitted by a
 //! standing grant, authorized, recorded and sealed into a leaf.
@@ -15,7 +15,7 @@
 //!
 //! Settings: `BENCH_SECONDS` for each figure (4), `BENCH_JSON` (a file: one JSON line a figure),
 //! `BENCH_SESSIONS` that are abandoned (10,000), `BENCH_DIR` where the installations lie (the
-//! system's place for temporary files), `BENCH_BIN` (the release binary beside this one).
+//! system's place for temporary files), `BENCH_BIN` (another build of the program).
 
 mod abandoned;
 mod callers;

@@ -1,14 +1,12 @@
 //! What this run was asked for.
 
-use std::{
-    fs::Permissions,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use tempfile::TempDir;
+
+/// `bailiwick` itself under another name: cargo builds it together with this bench, and as optimised.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick-under-test");
 
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -23,15 +21,8 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn of_environment() -> anyhow::Result<Self> {
-        let binary = match variable("BENCH_BIN") {
-            Some(binary) => binary.into(),
-            None => beside_this_one()?,
-        };
-        anyhow::ensure!(
-            binary.is_file(),
-            "{} is not there: `cargo build --release --workspace --bins` makes it",
-            binary.display()
-        );
+        let binary = variable("BENCH_BIN").map_or_else(|| PROGRAM.into(), PathBuf::from);
+        anyhow::ensure!(binary.is_file(), "{} is not there", binary.display());
         Ok(Self {
             seconds: number("BENCH_SECONDS", 4.0)?,
             sessions: number("BENCH_SESSIONS", 10_000)?,
@@ -55,13 +46,6 @@ impl Plan {
         std::fs::set_permissions(dir.path(), Permissions::from_mode(0o711))?;
         Ok(dir)
     }
-}
-
-/// Cargo puts benches into `deps`, below the programs.
-fn beside_this_one() -> anyhow::Result<PathBuf> {
-    let this = std::env::current_exe()?;
-    let programs = this.parent().and_then(Path::parent).context("this program lies nowhere")?;
-    Ok(programs.join("bailiwick"))
 }
 
 fn number<N: std::str::FromStr>(name: &str, default: N) -> anyhow::Result<N> {

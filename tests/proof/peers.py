@@ -220,9 +220,10 @@ def pair(house, service, server, client):
 
 
 def check_error(label, direct, passed):
-    """A JSON-RPC error of the server comes as the audited refusal of a call that failed."""
-    said = (passed.get("result") or {}).get("structuredContent") or {}
-    if "error" not in passed and not (said.get("error") or {}).get("code"):
+    """A JSON-RPC error of the server comes as the refusal of a call that failed, with its words."""
+    error = ((passed.get("result") or {}).get("structuredContent") or {}).get("error") or {}
+    said = (direct.get("error") or {}).get("message")
+    if error.get("code") != "TOOL_ERROR" or not said or said not in error.get("untrusted", ""):
         raise Failed(f"{label}: directly {brief(direct)}, through the gateway {brief(passed)}")
 
 

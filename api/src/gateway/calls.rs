@@ -100,14 +100,16 @@ async fn end(scene: &Scene, running: &mut Running) -> Result<Ended, Error> {
     };
     let Some(called) = called else {
         let error = Error::new(Code::Interrupted, "this node stopped before the call ended");
-        return Ok(Ended { invocation: None, outcome: Err(error) });
+        return Ok(Ended { invocation: None, known: true, outcome: Err(error) });
     };
-    let Called { invocation, outcome } = called?;
-    Ok(Ended { invocation: Some(invocation), outcome })
+    let Called { invocation, known, outcome } = called?;
+    Ok(Ended { invocation: Some(invocation), known, outcome })
 }
 
 struct Ended {
     invocation: Option<InvocationId>,
+    /// The asked name led to a tool.
+    known: bool,
     outcome: Result<Bytes, Error>,
 }
 
@@ -116,7 +118,7 @@ fn answer(id: &RequestId, ended: Ended, era: Era) -> Result<Answer, Error> {
         (Ok(result), Some(invocation)) => passed_on(id, &result, invocation, era),
         (Ok(_), None) => Err(Error::internal("a result without an invocation")),
         // An unknown tool is a fault of the protocol (MCP: Tools, "Error Handling").
-        (Err(error), invocation) if error.code == Code::NotFound => {
+        (Err(error), invocation) if !ended.known && error.code == Code::NotFound => {
             let mut fault =
                 Fault::new(ErrorCode::INVALID_PARAMS, bounded(&error.public)).of(Some(id.clone()));
             fault.data = Some(json!({ "code": error.code, "invocationId": invocation }));

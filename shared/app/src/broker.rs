@@ -16,6 +16,8 @@ mod resolve;
 mod result;
 mod send;
 
+use std::panic::AssertUnwindSafe;
+
 use bytes::Bytes;
 use domain::{
     Caller, Code, Error,
@@ -23,6 +25,7 @@ use domain::{
     invocation::Origin,
     limits,
 };
+use futures::FutureExt;
 use serde_json::value::RawValue;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +55,8 @@ pub struct CallRequest {
 #[derive(Debug)]
 pub struct Called {
     pub invocation: InvocationId,
+    /// The asked name led to a tool.
+    pub known: bool,
     /// The JSON of the MCP result as the server sent it, a tool's own `isError` included; or why there
     /// is none.
     pub outcome: Result<Bytes, Error>,
@@ -132,15 +137,18 @@ async fn call(
     }
     let context = resolve::context(ctx, caller, &request).await?;
     let mut record = record::Record::new(ctx, caller, &request);
-    let outcome = match resolve::resolve(ctx, caller, &request, &context).await {
-        Ok(resolved) => {
-            record.resolved(&resolved);
-            permitted(ctx, caller, &request, &resolved, &mut record, &ends).await
-        }
-        Err(error) => Err(error),
+    let governed = async {
+        let resolved = resolve::resolve(ctx, caller, &request, &context).await?;
+        record.resolved(&resolved);
+        permitted(ctx, caller, &request, &resolved, &mut record, &ends).await
     };
+    // A bug of ours ends one call; its record is closed all the same.
+    let outcome = AssertUnwindSafe(governed)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err(Error::internal("the call panicked")));
     let outcome = record.close(ctx, outcome).await?;
-    Ok(Called { invocation: record.invocation(), outcome })
+    Ok(Called { invocation: record.invocation(), known: record.is_resolved(), outcome })
 }
 
 /// From permission to answer. Whatever it returns is how the call ended.

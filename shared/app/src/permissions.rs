@@ -149,7 +149,9 @@ pub async fn cancel(ctx: &Ctx, tenant: TenantId, id: PermissionRequestId) -> Res
     let mut tx = ctx.begin(tenant).await?;
     let Some(question) = store::requests::lock(&mut tx, id).await? else { return Ok(()) };
     if question.state != RequestState::Pending {
-        return Ok(());
+        // Answered at the same moment: the answer was for this call alone.
+        store::requests::spend(&mut tx, id, ctx.now()).await?;
+        return Ok(tx.commit().await?);
     }
     cancel_locked(ctx, &mut tx, &question).await?;
     tx.commit().await?;

@@ -61,6 +61,7 @@ pub struct CatalogEntry {
 /// The present state of what an entry names, read in one query before anything is sent.
 #[derive(Debug, Clone)]
 pub struct ReadBack {
+    /// The person, and the token that the call came with.
     pub user_active: bool,
     /// `None`: the server is gone.
     pub server: Option<ServerNow>,
@@ -84,7 +85,7 @@ impl CatalogEntry {
     /// Whether the call may still be sent as it was resolved.
     pub fn still_holds(&self, now: &ReadBack) -> Result<(), Error> {
         if !now.user_active {
-            return Err(Error::new(Code::PermissionDenied, "this account is disabled"));
+            return Err(Error::new(Code::PermissionDenied, "this account is disabled, or its token is no longer valid"));
         }
         let Some(server) = &now.server else {
             return Err(Error::new(Code::ServerChanged, "the server was removed"));

@@ -244,16 +244,18 @@ pub async fn start(
     name: &CallName,
     node: NodeId,
     entry: &CatalogEntry,
+    token: Option<TokenId>,
     at: Timestamp,
 ) -> Result<Option<ReadBack>, StoreError> {
     let row = sqlx::query_as!(
         ReadBackRow,
-        "SELECT * FROM start_call($1, $2, $3, $4, $5, $6, $7, $8)",
+        "SELECT * FROM start_call($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         name.tenant.0,
         name.execution.0,
         name.call_id,
         node.0,
         entry.user.0,
+        token.map(|token| token.0),
         entry.server.as_str(),
         entry.tool.as_str(),
         at,
@@ -398,12 +400,14 @@ pub async fn orphan_names(db: &Db, most: i32) -> Result<Vec<CallName>, StoreErro
         .collect())
 }
 
-/// The call, if it is still live.
+/// The call, if it is still live and its node still dead.
 pub async fn orphan(tx: &mut Tx, name: &CallName) -> Result<Option<Orphan>, StoreError> {
     let row = sqlx::query!(
         "SELECT invocation_id, session_id, authorization_id, sent_at, raw_sha256, result_sha256, created_at
-         FROM tool_calls
-         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND ended_at IS NULL",
+         FROM tool_calls c
+         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND ended_at IS NULL
+           AND NOT EXISTS (SELECT FROM nodes n WHERE n.node_id = c.node_id AND n.ended_at IS NULL
+                           AND n.lease_expires_at >= clock_timestamp())",
         tx.tenant().0,
         name.execution.0,
         name.call_id,

@@ -77,7 +77,7 @@ async fn queued(ctx: &Ctx, record: &Record) -> Result<(), Error> {
 }
 
 async fn started(ctx: &Ctx, record: &Record, resolved: &Resolved) -> Result<ReadBack, Error> {
-    store::calls::start(&ctx.db, record.name(), ctx.node, &resolved.entry, ctx.now())
+    store::calls::start(&ctx.db, record.name(), ctx.node, &resolved.entry, record.token(), ctx.now())
         .await?
         .ok_or_else(taken_away)
 }

@@ -1,12 +1,13 @@
 //! The record of a call: opened once before anything is sent, closed once whatever happened.
 
+mod closing;
+
 use std::time::Duration;
 
-use backon::{ExponentialBuilder, Retryable};
-use bytes::Bytes;
+use backon::ExponentialBuilder;
 use domain::{
-    Caller, Code, Error, Retry, Timestamp,
-    audit::{self, AuthorizationRecord, InvocationRecord},
+    Caller, Error, Timestamp,
+    audit::{self, AuthorizationRecord},
     ids::{
         AuthorizationId, ExecutionId, InvocationId, PermissionGrantId, SessionId, TenantId,
         TokenId, UserId,
@@ -16,15 +17,14 @@ use domain::{
     limits,
     permission::{AuthorizationSource, TOOL_CALL},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::{
-    StoreError,
-    calls::{CallName, Closing, NewAuthorization, NewCall},
+    calls::{CallName, NewAuthorization, NewCall},
 };
 use tokio::time::Instant;
 
-use super::{CallRequest, resolve::Resolved, send::Answer};
-use crate::{Ctx, signals::Hint};
+use super::{CallRequest, resolve::Resolved};
+use crate::Ctx;
 
 /// What is known of a call so far.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(super) struct Record {
     created_at: Timestamp,
     began: Instant,
     opened: Opened,
+    /// Opening was tried and cut off.
+    tried: bool,
     pub authorization: Option<AuthorizationId>,
     pub queue_wait: Duration,
     pub attempts: Vec<Value>,
@@ -86,6 +88,7 @@ impl Record {
             created_at: ctx.now(),
             began: Instant::now(),
             opened: Opened::No,
+            tried: false,
             authorization: None,
             queue_wait: Duration::ZERO,
             attempts: Vec::new(),
@@ -101,12 +104,20 @@ impl Record {
         self.name.tenant
     }
 
+    pub(super) fn token(&self) -> Option<TokenId> {
+        self.token
+    }
+
     pub(super) fn execution(&self) -> ExecutionId {
         self.name.execution
     }
 
     pub(super) fn name(&self) -> &CallName {
         &self.name
+    }
+
+    pub(super) fn is_resolved(&self) -> bool {
+        self.entry.is_some()
     }
 
     /// The call has a tool: its request is named by source and tool from here on.
@@ -162,8 +173,11 @@ impl Record {
                 Ok(read_back)
             }
             Err(error) => {
-                // Nothing was sent; whether the row exists shows when it is closed.
-                if error.is_outage() {
+                // Nothing was sent; whether the row exists shows when it is closed. An earlier try of
+                // ours that was cut off may have made it after all.
+                let made_before = self.tried && error.constraint() == Some("tool_calls_pkey");
+                self.tried = true;
+                if error.is_outage() || made_before {
                     self.opened = Opened::Unsure;
                 }
                 Err(error.into())
@@ -207,253 +221,6 @@ impl Record {
             created_at: at,
         }
     }
-
-    /// Closes the call and gives its outcome back. The outcome is withheld until the record is
-    /// durable; it is an outer error when that could not be had.
-    pub(super) async fn close(
-        &mut self,
-        ctx: &Ctx,
-        outcome: Result<Answer, Error>,
-    ) -> Result<Result<Bytes, Error>, Error> {
-        loop {
-            if self.opened == Opened::No {
-                self.open_refused(ctx).await?;
-            }
-            let end = End::of(&outcome);
-            let closing = self.closing(ctx, &outcome, &end);
-            match self.closed(ctx, &closing, &end, &outcome).await {
-                Ok(Closed::Now) => {
-                    ctx.signals.hint(Hint::Events(self.session));
-                    return Ok(outcome.map(|answer| answer.raw));
-                }
-                // The reaper was faster: this node was thought dead.
-                Ok(Closed::ByOthers) => {
-                    return Ok(Err(Error::new(
-                        Code::Interrupted,
-                        "the call was closed while this node was out of touch with the database",
-                    )));
-                }
-                Ok(Closed::NeverOpened) => self.opened = Opened::No,
-                Err(error) => {
-                    self.close_in_background(ctx, closing, end, outcome);
-                    return Err(error.into());
-                }
-            }
-        }
-    }
-
-    /// Closing is one statement that may be repeated: it changes nothing the second time.
-    async fn closed(
-        &self,
-        ctx: &Ctx,
-        closing: &OwnedClosing,
-        end: &End,
-        outcome: &Result<Answer, Error>,
-    ) -> Result<Closed, StoreError> {
-        let statement = closing.borrow(self, end, outcome);
-        let close = || async {
-            if store::calls::close(&ctx.db, &statement).await? {
-                return Ok(Closed::Now);
-            }
-            self.closed_before(ctx, closing, end).await
-        };
-        let backoff = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(50))
-            .with_max_delay(limits::DATABASE_RETRY_MS.millis())
-            .without_max_times()
-            .with_total_delay(Some(limits::CLOSE_RETRY_SECONDS.seconds()));
-        close.retry(backoff).when(StoreError::is_outage).await
-    }
-
-    /// Why there was nothing to close. A try of ours that was cut off may have closed it, and an
-    /// opening that was cut off may have come to nothing.
-    async fn closed_before(
-        &self,
-        ctx: &Ctx,
-        closing: &OwnedClosing,
-        end: &End,
-    ) -> Result<Closed, StoreError> {
-        let mut tx = ctx.db.begin(self.name.tenant).await?;
-        let found = store::invocations::find(&mut tx, self.session, self.invocation).await?;
-        Ok(match found {
-            None if self.opened == Opened::Unsure => Closed::NeverOpened,
-            Some(row) if row.status == end.status && row.finished_at == Some(closing.at) => {
-                Closed::Now
-            }
-            Some(_) | None => Closed::ByOthers,
-        })
-    }
-
-    fn closing(&self, ctx: &Ctx, outcome: &Result<Answer, Error>, end: &End) -> OwnedClosing {
-        let at = ctx.now();
-        let answer = outcome.as_ref().ok();
-        let leaf = audit::invocation_leaf(&InvocationRecord {
-            tenant: self.name.tenant,
-            invocation: self.invocation,
-            session: self.session,
-            user: self.user,
-            execution: self.name.execution,
-            token: self.token,
-            origin: self.origin,
-            source_id: self.entry.as_ref().map(|entry| entry.server.clone()),
-            tool_id: self.entry.as_ref().map(|entry| entry.tool.clone()),
-            request_sha256: self.request_digest,
-            created_at: self.created_at,
-            status: end.status,
-            error_code: end.code,
-            authorization_id: self.authorization,
-            raw_sha256: answer.map(|answer| answer.raw_digest),
-            result_sha256: answer.map(|answer| answer.result_digest),
-            finished_at: at,
-        });
-        let duration = self.began.elapsed();
-        OwnedClosing {
-            at,
-            leaf,
-            duration_ms: millis(duration),
-            attempts: Value::Array(self.attempts.clone()),
-            warnings: Value::Array(self.warnings.clone()),
-            event: json!({
-                "invocationId": self.invocation,
-                "sourceId": self.entry.as_ref().map(|entry| &entry.server),
-                "toolId": self.entry.as_ref().map(|entry| &entry.tool),
-                "status": end.status,
-                "errorCode": end.code,
-                "durationMs": millis(duration),
-            }),
-        }
-    }
-
-    /// The database stays away: the record is closed as soon as it is back, or by the reaper once
-    /// this process is gone.
-    fn close_in_background(
-        &self,
-        ctx: &Ctx,
-        closing: OwnedClosing,
-        end: End,
-        outcome: Result<Answer, Error>,
-    ) {
-        let background = Self {
-            name: self.name.clone(),
-            asked_name: self.asked_name.clone(),
-            entry: None,
-            request: Vec::new(),
-            attempts: Vec::new(),
-            warnings: Vec::new(),
-            ..*self
-        };
-        let ctx = ctx.clone();
-        tokio::spawn(async move {
-            loop {
-                tokio::select! {
-                    () = ctx.stopping.cancelled() => return,
-                    () = tokio::time::sleep(limits::DATABASE_RETRY_MS.millis()) => {}
-                }
-                let borrowed = closing.borrow(&background, &end, &outcome);
-                match store::calls::close(&ctx.db, &borrowed).await {
-                    Err(error) if error.is_outage() => {}
-                    Err(error) => {
-                        tracing::error!(
-                            invocation = %background.invocation,
-                            error = &error as &dyn std::error::Error,
-                            "a call could not be closed"
-                        );
-                        return;
-                    }
-                    Ok(_) => return,
-                }
-            }
-        });
-    }
-}
-
-/// What became of a close.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Closed {
-    /// By this very close, or by an earlier try of it.
-    Now,
-    ByOthers,
-    /// There is no such call: its opening was cut off.
-    NeverOpened,
-}
-
-/// How a call ended, in the words of its record.
-#[derive(Debug)]
-struct End {
-    status: Status,
-    code: Option<Code>,
-    message: Option<String>,
-    retryable: Option<bool>,
-}
-
-impl End {
-    fn of(outcome: &Result<Answer, Error>) -> Self {
-        match outcome {
-            Ok(answer) if answer.is_error => Self {
-                status: Status::Failed,
-                code: Some(Code::ToolError),
-                message: Some("the tool answered with an error".to_owned()),
-                retryable: Some(false),
-            },
-            Ok(_) => Self { status: Status::Succeeded, code: None, message: None, retryable: None },
-            Err(error) => Self {
-                status: if error.code == Code::Cancelled {
-                    Status::Cancelled
-                } else {
-                    Status::Failed
-                },
-                code: Some(error.code),
-                message: Some(
-                    error.public.chars().take(limits::ERROR_MESSAGE_CHARS.size()).collect(),
-                ),
-                retryable: Some(error.retry != Retry::Never),
-            },
-        }
-    }
-}
-
-/// What a close needs beyond the record; kept while it is tried again.
-#[derive(Debug)]
-struct OwnedClosing {
-    at: Timestamp,
-    leaf: Sha256Digest,
-    duration_ms: i64,
-    attempts: Value,
-    warnings: Value,
-    event: Value,
-}
-
-impl OwnedClosing {
-    fn borrow<'a>(
-        &'a self,
-        record: &'a Record,
-        end: &'a End,
-        outcome: &'a Result<Answer, Error>,
-    ) -> Closing<'a> {
-        let answer = outcome.as_ref().ok();
-        Closing {
-            name: &record.name,
-            invocation: record.invocation,
-            session: record.session,
-            status: end.status,
-            error_code: end.code.map(Code::as_str),
-            error_message: end.message.as_deref(),
-            retryable: end.retryable,
-            queue_wait_ms: millis(record.queue_wait),
-            duration_ms: self.duration_ms,
-            cache_hit: false,
-            attempts: &self.attempts,
-            warnings: &self.warnings,
-            authorization: record.authorization,
-            raw: answer.map(|answer| answer.raw_digest),
-            raw_body: answer.filter(|answer| !answer.stored).map(|answer| &answer.raw[..]),
-            result: answer.map(|answer| answer.result_digest),
-            result_body: answer.filter(|answer| !answer.stored).map(|answer| &answer.result[..]),
-            at: self.at,
-            leaf: self.leaf,
-            event: &self.event,
-        }
-    }
 }
 
 /// The request as it was asked, for a call that has no tool yet: `{"askedName":…,"input":…}`, with the
@@ -467,6 +234,15 @@ fn asked_document(request: &CallRequest) -> Vec<u8> {
     document.extend(input);
     document.push(b'}');
     document
+}
+
+/// How what must not be lost is tried while the database is away.
+pub(super) fn backoff() -> ExponentialBuilder {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(50))
+        .with_max_delay(limits::DATABASE_RETRY_MS.millis())
+        .without_max_times()
+        .with_total_delay(Some(limits::CLOSE_RETRY_SECONDS.seconds()))
 }
 
 pub(super) fn millis(duration: Duration) -> i64 {

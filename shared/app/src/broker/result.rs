@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use backon::Retryable;
 use bytes::Bytes;
 use domain::{Code, Error, json::Sha256Digest, limits};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use super::{record::Record, resolve::Resolved, send::Answer};
+use super::{
+    record::{Record, backoff},
+    resolve::Resolved,
+    send::Answer,
+};
 use crate::Ctx;
 
 /// What is looked at in a result; everything else passes unread.
@@ -46,15 +51,26 @@ pub(super) async fn judge(
         stored: false,
     };
     if answer.raw.len().max(answer.result.len()) > limits::CAS_INLINE_BYTES.size() {
-        crate::cas::put(ctx, record.tenant(), &answer.raw).await?;
-        crate::cas::put(ctx, record.tenant(), &answer.result).await?;
-        let mut tx = ctx.begin(record.tenant()).await?;
-        store::calls::note_stored(&mut tx, record.name(), answer.raw_digest, answer.result_digest)
-            .await?;
-        tx.commit().await?;
+        let storing = || store_large(ctx, record, &answer);
+        let stored = storing.retry(backoff()).when(|error| error.code == Code::Unavailable).await;
+        // The tool ran: what could not be written down is not to be repeated for that.
+        stored.map_err(|error| {
+            Error::new(Code::Interrupted, "the tool answered and its result could not be stored")
+                .because(error)
+        })?;
         answer.stored = true;
     }
     Ok(answer)
+}
+
+/// Bytes first, then the note by which the reaper knows that the call succeeded.
+async fn store_large(ctx: &Ctx, record: &Record, answer: &Answer) -> Result<(), Error> {
+    crate::cas::put(ctx, record.tenant(), &answer.raw).await?;
+    crate::cas::put(ctx, record.tenant(), &answer.result).await?;
+    let mut tx = ctx.begin(record.tenant()).await?;
+    let (raw, result) = (answer.raw_digest, answer.result_digest);
+    store::calls::note_stored(&mut tx, record.name(), raw, result).await?;
+    Ok(tx.commit().await?)
 }
 
 fn not_a_result(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
@@ -94,7 +110,10 @@ async fn output_warnings(
     if resolved.validators.output.is_none() {
         return Ok(Vec::new());
     }
-    let warning = |words: String| json!({ "code": "OUTPUT_SCHEMA_MISMATCH", "message": words });
+    // Postgres stores no NUL, and the words may repeat the peer's.
+    let warning = |words: String| {
+        json!({ "code": "OUTPUT_SCHEMA_MISMATCH", "message": words.replace('\0', "\u{fffd}") })
+    };
     let Some(structured) = structured else {
         return Ok(vec![warning("the tool promises structured content and sent none".to_owned())]);
     };
