@@ -24,12 +24,12 @@ help: ## Show this
 demo: ## A governed call from beginning to end; DEMO_EXIT=1 stops everything afterwards
 	@deploy/install.sh
 	$(BUILD)
-	@BAILIWICK_BIN_DIR=$(BIN_DIR) deploy/demo.sh
+	@BIN_DIR="$(BIN_DIR)" deploy/demo.sh
 
 up: ## Serve on this machine; UP="--listen HOST:PORT --data-dir DIR" passes flags
 	@deploy/install.sh
 	$(BUILD)
-	exec $(BIN_DIR)/bailiwick up $(UP)
+	exec "$(BIN_DIR)/bailiwick" up $(UP)
 
 test: ## All tests, and the proof that .sqlx is fresh; T="<filter>" runs some of them
 	@deploy/install.sh tests
@@ -55,7 +55,7 @@ bench: ## Measure the gateway beside a direct client; BENCH_JSON=FILE writes the
 proof: ## Real MCP servers and clients of ../shared/rig through the gateway; SHARED=DIR where it is elsewhere
 	@deploy/install.sh
 	$(BUILD)
-	@BAILIWICK_BIN_DIR=$(BIN_DIR) tests/proof/run.sh
+	@BIN_DIR="$(BIN_DIR)" tests/proof/run.sh
 
 sqlx: ## Check our SQL against a Postgres and write .sqlx anew
 	@deploy/install.sh tests

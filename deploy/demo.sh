@@ -5,13 +5,13 @@
 # as a real MCP client, answers its question, denies another call, and shows the audit. Leaves both
 # running and prints their address; DEMO_EXIT=1 stops them and exits 0.
 #
-#   BAILIWICK_BIN_DIR   where the two programs are (target/debug)
+#   BIN_DIR             where the two programs are (target/debug)
 #   DEMO_DIR            where the demo keeps everything (.data/demo)
 #   DEMO_PORT           port of the service (8080, or a free one where that is taken)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-bin=$(cd "${BAILIWICK_BIN_DIR:-target/debug}" && pwd)
+bin=$(cd "${BIN_DIR:-target/debug}" && pwd)
 
 # Whether every directory above lets others pass: the private Postgres of root runs as another account.
 passable() {

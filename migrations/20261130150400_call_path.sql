@@ -1,5 +1,8 @@
 -- The statements of a governed call, each one round trip: context → open → (start) → close. They set
 -- the tenant themselves and run as the app role, so row-level security holds inside them.
+--
+-- A live call is `state <> 'ended'` here, not `ended_at IS NULL`: the latter fits the partial index of
+-- the reaper, and a planner without statistics then reads all live calls to find one.
 
 -- All that resolving, policy and admission look at. No row: the session is not this person's.
 CREATE FUNCTION call_context(p_tenant uuid, p_user uuid, p_session uuid, p_agent_name text)
@@ -115,7 +118,7 @@ BEGIN
     PERFORM set_config('app.tenant_id', p_tenant::text, true);
     UPDATE tool_calls SET state = 'running', sent_at = p_at
     WHERE tenant_id = p_tenant AND execution_id = p_execution AND call_id = p_call_id
-      AND node_id = p_node AND ended_at IS NULL;
+      AND node_id = p_node AND state <> 'ended';
     IF FOUND THEN
         RETURN QUERY SELECT * FROM read_back(p_tenant, p_user, p_token, p_source, p_tool, p_at);
     END IF;
@@ -137,7 +140,7 @@ BEGIN
     SET state = 'ended', ended_at = p_at, raw_sha256 = coalesce(p_raw_sha256, raw_sha256),
         result_sha256 = coalesce(p_result_sha256, result_sha256)
     WHERE tenant_id = p_tenant AND execution_id = p_execution AND call_id = p_call_id
-      AND ended_at IS NULL;
+      AND state <> 'ended';
     IF NOT FOUND THEN
         RETURN false;
     END IF;

@@ -81,7 +81,7 @@ impl Stage {
             grant: String::new(),
             member,
             token: String::new(),
-            peer: peer,
+            peer,
         };
         stage.selected = stage.server("selected").await;
         stage.other = stage.server("other").await;

@@ -4,7 +4,7 @@
 # Needs the rig of real peers beside the checkout; without it nothing is proven, and that is said.
 #
 #   SHARED              the folder that holds rig/ and mcp-schema/ (../shared beside the checkout)
-#   BAILIWICK_BIN_DIR   where the programs are (target/debug)
+#   BIN_DIR             where the programs are (target/debug)
 #   RIG_HOME            where the rig keeps what it installed (its own default)
 #   PROOF_OUT           the table that is written (docs/proof/peers.md)
 #   PROOF_KEEP=1        keep the working directory, with the log of every process
@@ -18,7 +18,7 @@ if [ ! -x "$shared/rig/run.sh" ] || [ ! -d "$shared/mcp-schema" ]; then
     exit 0
 fi
 shared=$(cd "$shared" && pwd)
-built=$(cd "${BAILIWICK_BIN_DIR:-$root/target/debug}" && pwd)
+built=$(cd "${BIN_DIR:-$root/target/debug}" && pwd)
 
 "$shared/rig/install.sh" servers python inspector
 # shellcheck source=/dev/null

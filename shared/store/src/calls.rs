@@ -275,7 +275,7 @@ pub async fn set_live(
 ) -> Result<bool, StoreError> {
     let done = sqlx::query!(
         "UPDATE tool_calls SET state = $4, authorization_id = coalesce($5, authorization_id)
-         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND ended_at IS NULL",
+         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND state <> 'ended'",
         tx.tenant().0,
         name.execution.0,
         name.call_id,
@@ -297,7 +297,7 @@ pub async fn note_stored(
 ) -> Result<(), StoreError> {
     sqlx::query!(
         "UPDATE tool_calls SET raw_sha256 = $4, result_sha256 = $5
-         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND ended_at IS NULL",
+         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND state <> 'ended'",
         tx.tenant().0,
         name.execution.0,
         name.call_id,
@@ -405,7 +405,7 @@ pub async fn orphan(tx: &mut Tx, name: &CallName) -> Result<Option<Orphan>, Stor
     let row = sqlx::query!(
         "SELECT invocation_id, session_id, authorization_id, sent_at, raw_sha256, result_sha256, created_at
          FROM tool_calls c
-         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND ended_at IS NULL
+         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND state <> 'ended'
            AND NOT EXISTS (SELECT FROM nodes n WHERE n.node_id = c.node_id AND n.ended_at IS NULL
                            AND n.lease_expires_at >= clock_timestamp())",
         tx.tenant().0,

@@ -51,8 +51,14 @@ impl Db {
     /// while the database does.
     pub fn connect_lazy(url: &str, connections: u32) -> Result<Self, StoreError> {
         let options: PgConnectOptions = url.parse()?;
-        // A holder that went silent must not keep locks: nothing of ours is open across the network.
-        let options = options.options([("idle_in_transaction_session_timeout", "5s")]);
+        let options = options.options([
+            // A holder that went silent must not keep locks: nothing of ours is open across the
+            // network.
+            ("idle_in_transaction_session_timeout", "5s"),
+            // Our statements look up keys: planning them anew for each call, over all partitions,
+            // costs more than a third of what they do (docs/performance.md).
+            ("plan_cache_mode", "force_generic_plan"),
+        ]);
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(Duration::from_secs(5))
