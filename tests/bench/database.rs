@@ -6,9 +6,9 @@ use anyhow::Context;
 use runtime::postgres::{Address, locate};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, postgres::PgPoolOptions};
 
-/// A connection hands its counters in when it was idle for 10 s (PostgreSQL 15 and later:
+/// Counters reach the statistics by then: a connection hands them in when it was idle for 10 s (PostgreSQL 15 and later:
 /// `PGSTAT_IDLE_INTERVAL`), if it was too busy before.
-pub(crate) const QUIET: Duration = Duration::from_millis(11_000);
+pub(crate) const QUIET: Duration = Duration::from_secs(11);
 
 #[derive(Debug)]
 pub(crate) struct Database {

@@ -48,6 +48,8 @@ const HISTORY: u32 = 20_000;
 const CALLERS: [usize; 3] = [1, 16, 32];
 /// The two installations take turns this often within one figure.
 const TURNS: u32 = 2;
+/// A turn without a gateway: thousands of calls all the same.
+const DIRECT: Duration = Duration::from_millis(500);
 const WARM_UP: Duration = Duration::from_millis(700);
 
 fn main() -> ExitCode {
@@ -95,10 +97,11 @@ async fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
         println!("\n{}", both[0].database.durability().await?);
         report.head();
         for callers in CALLERS {
-            bench.gateways(&both, Kind::Mcp, callers, durable, report).await?;
+            bench.figures(&both, Kind::Mcp, callers, durable, report).await?;
         }
-        bench.gateways(&both, Kind::Raw, 1, durable, report).await?;
-        bench.gateways(&both, Kind::Raw, 16, durable, report).await?;
+        for callers in [1, 16] {
+            bench.figures(&both, Kind::Raw, callers, durable, report).await?;
+        }
     }
     abandoned::measure(&both[0], plan.sessions, &bench.numbers, report).await?;
     report.aims();
@@ -113,59 +116,37 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Shared-buffer hits of a call. The counters reach the statistics when a connection has been
-    /// idle for 10 s; the direct calls, which touch no database, fill that time.
+    /// Shared-buffer hits of a call.
     async fn buffer_hits(&self, both: &[Gateway; 2], report: &mut Report) -> anyhow::Result<()> {
+        let mut connected = Vec::new();
         for gateway in both {
             gateway.database.reset_history().await?;
-            callers::end(self.warm(gateway, Kind::Mcp, 4).await?).await;
+            let callers = self.warm(&gateway.access, Kind::Mcp, 4).await?;
+            connected.push((gateway, callers, Measured::default()));
         }
-        report.head();
-        let quiet = Instant::now();
-        for callers in CALLERS {
-            self.direct(Kind::Mcp, callers, report).await?;
-        }
-        tokio::time::sleep(database::QUIET.saturating_sub(quiet.elapsed())).await;
+        tokio::time::sleep(database::QUIET).await;
         let before = [both[0].database.hits().await?, both[1].database.hits().await?];
-
-        let mut sums = [Measured::default(), Measured::default()];
         for _ in 0..TURNS {
-            for (gateway, sum) in both.iter().zip(&mut sums) {
-                let callers = callers::connect(&gateway.access, Kind::Mcp, 4).await?;
-                let (measured, _) = self.turn(callers, gateway, self.plan.turn(TURNS)).await;
+            for (gateway, callers, sum) in &mut connected {
+                let ready = std::mem::take(callers);
+                let (measured, again) = self.turn(ready, gateway).await;
                 sum.add(measured);
+                *callers = again;
             }
         }
-
-        let quiet = Instant::now();
-        self.direct(Kind::Raw, 1, report).await?;
-        self.direct(Kind::Raw, 16, report).await?;
-        tokio::time::sleep(database::QUIET.saturating_sub(quiet.elapsed())).await;
+        tokio::time::sleep(database::QUIET).await;
         println!("\nshared-buffer hits a call (four callers, taking turns)");
-        for ((gateway, sum), before) in both.iter().zip(&sums).zip(before) {
+        for ((gateway, callers, sum), before) in connected.into_iter().zip(before) {
             let hits = gateway.database.hits().await? - before;
-            report.hits(gateway.history, hits / f64::from(sum.calls()), sum);
+            report.hits(gateway.history, hits / f64::from(sum.calls().max(1)), &sum);
+            callers::end(callers).await;
         }
         Ok(())
     }
 
-    async fn direct(&self, kind: Kind, callers: usize, report: &mut Report) -> anyhow::Result<()> {
-        let access = Access { url: self.echo.url(), tool: echo::TOOL.to_owned(), token: None };
-        let callers = callers::connect(&access, kind, callers).await?;
-        let count = callers.len();
-        let (_, callers) = callers::round(callers, WARM_UP, &self.numbers).await;
-        let before = self.echo.requests();
-        let (mut measured, callers) =
-            callers::round(callers, self.plan.turn(1), &self.numbers).await;
-        measured.upstream = self.echo.requests() - before;
-        callers::end(callers).await;
-        let subject = Subject::Direct(kind);
-        report.figure(Figure { subject, callers: count, history: None, durable: None, measured });
-        Ok(())
-    }
-
-    /// One figure of each installation, measured in turns.
-    async fn gateways(
+    /// One figure of each installation and one without any, measured in turns: what is added by a
+    /// gateway is the difference of two that the machine was as busy for.
+    async fn figures(
         &self,
         both: &[Gateway; 2],
         kind: Kind,
@@ -173,51 +154,56 @@ impl Bench<'_> {
         durable: bool,
         report: &mut Report,
     ) -> anyhow::Result<()> {
+        let direct = Access { url: self.echo.url(), tool: echo::TOOL.to_owned(), token: None };
+        let mut direct = (self.warm(&direct, kind, callers).await?, Measured::default());
         let mut connected = Vec::new();
         for gateway in both {
             gateway.database.reset_history().await?;
-            connected.push((
-                gateway,
-                self.warm(gateway, kind, callers).await?,
-                Measured::default(),
-            ));
+            let ready = self.warm(&gateway.access, kind, callers).await?;
+            connected.push((gateway, ready, Measured::default()));
         }
         for _ in 0..TURNS {
+            let requests = self.echo.requests();
+            let ready = std::mem::take(&mut direct.0);
+            let (mut measured, again) = callers::round(ready, DIRECT, &self.numbers).await;
+            measured.upstream = self.echo.requests() - requests;
+            direct.0 = again;
+            direct.1.add(measured);
             for (gateway, callers, sum) in &mut connected {
                 let ready = std::mem::take(callers);
-                let (measured, again) = self.turn(ready, gateway, self.plan.turn(TURNS)).await;
+                let (measured, again) = self.turn(ready, gateway).await;
                 sum.add(measured);
                 *callers = again;
             }
         }
+        let (again, measured) = direct;
+        callers::end(again).await;
+        let (subject, beside) = (Subject::Direct(kind), durable);
+        report.figure(Figure { subject, callers, history: None, beside, measured });
         for (gateway, again, measured) in connected {
             callers::end(again).await;
             let (subject, history) = (Subject::Gateway(kind), Some(gateway.history));
-            report.figure(Figure { subject, callers, history, durable: Some(durable), measured });
+            report.figure(Figure { subject, callers, history, beside, measured });
         }
         Ok(())
     }
 
-    /// Connected callers of an installation whose pools and plans are warm.
+    /// Connected callers, their server's pools and plans warm.
     async fn warm(
         &self,
-        gateway: &Gateway,
+        access: &Access,
         kind: Kind,
         callers: usize,
     ) -> anyhow::Result<Vec<Caller>> {
-        let callers = callers::connect(&gateway.access, kind, callers).await?;
+        let callers = callers::connect(access, kind, callers).await?;
         let (warmed, callers) = callers::round(callers, WARM_UP, &self.numbers).await;
         warmed.must_be_clean()?;
         Ok(callers)
     }
 
-    /// Calls for `time`, and what they cost the installation.
-    async fn turn(
-        &self,
-        callers: Vec<Caller>,
-        gateway: &Gateway,
-        time: Duration,
-    ) -> (Measured, Vec<Caller>) {
+    /// One turn's calls, and what they cost the installation.
+    async fn turn(&self, callers: Vec<Caller>, gateway: &Gateway) -> (Measured, Vec<Caller>) {
+        let time = self.plan.turn(TURNS);
         let (before, requests) = (gateway.cpu(), self.echo.requests());
         let (mut measured, callers) = callers::round(callers, time, &self.numbers).await;
         let after = gateway.cpu();

@@ -36,8 +36,15 @@ pub(crate) struct Figure {
     pub(crate) callers: usize,
     /// `None` where there is no database.
     pub(crate) history: Option<u32>,
-    pub(crate) durable: Option<bool>,
+    /// Whether commits were waited for while it was measured; a direct call has none.
+    pub(crate) beside: bool,
     pub(crate) measured: Measured,
+}
+
+impl Figure {
+    fn durable(&self) -> Option<bool> {
+        self.history.map(|_| self.beside)
+    }
 }
 
 /// Everything that was measured so far.
@@ -80,14 +87,14 @@ impl Report {
     }
 
     pub(crate) fn figure(&mut self, figure: Figure) {
-        let Figure { subject, callers, history, durable, measured } = &figure;
+        let Figure { subject, callers, history, measured, .. } = &figure;
         let governed = history.is_some();
         println!(
             "{:<12}{:>8}{:>9}{:>9}{:>10.3}{:>10.3}{:>10.0}{:>10}{:>10}{:>10.2}{:>8}",
             subject.as_str(),
             callers,
             history.map_or("-".to_owned(), |rows| rows.to_string()),
-            durable.map_or("-", |durable| if durable { "yes" } else { "no" }),
+            figure.durable().map_or("-", |durable| if durable { "yes" } else { "no" }),
             measured.percentile_ms(500),
             measured.percentile_ms(990),
             measured.per_second(),
@@ -138,10 +145,10 @@ impl Report {
         }
     }
 
-    /// The mean of both histories' figures, or the direct one.
-    fn find(&self, subject: Subject, callers: usize, durable: Option<bool>) -> Vec<&Measured> {
+    /// Of both histories, or the direct one that was measured beside them.
+    fn find(&self, subject: Subject, callers: usize, durable: bool) -> Vec<&Measured> {
         let wanted = |figure: &&Figure| {
-            figure.subject == subject && figure.callers == callers && figure.durable == durable
+            figure.subject == subject && figure.callers == callers && figure.beside == durable
         };
         self.figures.iter().filter(wanted).map(|figure| &figure.measured).collect()
     }
@@ -159,7 +166,11 @@ impl Report {
             json!({ "bench": "memory", "subject": "gateway", "abandonedSessions": sessions, "residentKb": kb })
         }));
         lines.extend(self.aims.iter().map(aims::Aim::json));
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let mut text = String::new();
+        for line in lines {
+            text.push_str(&line.to_string());
+            text.push('\n');
+        }
         fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
     }
 
@@ -171,7 +182,8 @@ impl Report {
         say("subject", json!(figure.subject.as_str()));
         say("callers", json!(figure.callers));
         say("historyRows", json!(figure.history));
-        say("durable", json!(figure.durable));
+        say("durable", json!(figure.durable()));
+        say("besideDurable", json!(figure.beside));
         say("p50Ms", json!(rounded(measured.percentile_ms(500))));
         say("p99Ms", json!(rounded(measured.percentile_ms(990))));
         say("perSecond", json!(rounded(measured.per_second())));

@@ -82,10 +82,10 @@ impl Connection {
             body.len()
         );
         if let Some(token) = token {
-            request += &format!("authorization: Bearer {token}\r\n");
+            request.extend(["authorization: Bearer ", token, "\r\n"]);
         }
         for (name, value) in headers {
-            request += &format!("{name}: {value}\r\n");
+            request.extend([*name, ": ", *value, "\r\n"]);
         }
         request += "\r\n";
         request += &body;

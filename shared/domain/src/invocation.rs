@@ -85,7 +85,10 @@ impl CatalogEntry {
     /// Whether the call may still be sent as it was resolved.
     pub fn still_holds(&self, now: &ReadBack) -> Result<(), Error> {
         if !now.user_active {
-            return Err(Error::new(Code::PermissionDenied, "this account is disabled, or its token is no longer valid"));
+            return Err(Error::new(
+                Code::PermissionDenied,
+                "this account is disabled, or its token is no longer valid",
+            ));
         }
         let Some(server) = &now.server else {
             return Err(Error::new(Code::ServerChanged, "the server was removed"));

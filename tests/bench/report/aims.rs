@@ -57,10 +57,9 @@ impl fmt::Display for Aim {
 }
 
 pub(super) fn judge(report: &Report) -> Vec<Aim> {
-    let gateway =
-        |callers, durable| report.find(Subject::Gateway(Kind::Mcp), callers, Some(durable));
-    let direct = mean(&report.find(Subject::Direct(Kind::Mcp), 1, None), p50);
-    let added = |durable| mean(&gateway(1, durable), p50) - direct;
+    let gateway = |callers, durable| report.find(Subject::Gateway(Kind::Mcp), callers, durable);
+    let direct = |durable| mean(&report.find(Subject::Direct(Kind::Mcp), 1, durable), p50);
+    let added = |durable| mean(&gateway(1, durable), p50) - direct(durable);
     let sync = milliseconds(report.fdatasync);
     let mut aims = vec![
         Aim::at_most("added p50 at 1 caller, durable", added(true), 2.0 * sync + 1.5, "ms"),

@@ -77,9 +77,16 @@ async fn queued(ctx: &Ctx, record: &Record) -> Result<(), Error> {
 }
 
 async fn started(ctx: &Ctx, record: &Record, resolved: &Resolved) -> Result<ReadBack, Error> {
-    store::calls::start(&ctx.db, record.name(), ctx.node, &resolved.entry, record.token(), ctx.now())
-        .await?
-        .ok_or_else(taken_away)
+    store::calls::start(
+        &ctx.db,
+        record.name(),
+        ctx.node,
+        &resolved.entry,
+        record.token(),
+        ctx.now(),
+    )
+    .await?
+    .ok_or_else(taken_away)
 }
 
 fn taken_away() -> Error {

@@ -18,9 +18,7 @@ use domain::{
     permission::{AuthorizationSource, TOOL_CALL},
 };
 use serde_json::Value;
-use store::{
-    calls::{CallName, NewAuthorization, NewCall},
-};
+use store::calls::{CallName, NewAuthorization, NewCall};
 use tokio::time::Instant;
 
 use super::{CallRequest, resolve::Resolved};

@@ -111,9 +111,7 @@ async fn output_warnings(
         return Ok(Vec::new());
     }
     // Postgres stores no NUL, and the words may repeat the peer's.
-    let warning = |words: String| {
-        json!({ "code": "OUTPUT_SCHEMA_MISMATCH", "message": words.replace('\0', "\u{fffd}") })
-    };
+    let warning = |words: String| json!({ "code": "OUTPUT_SCHEMA_MISMATCH", "message": words.replace('\0', "\u{fffd}") });
     let Some(structured) = structured else {
         return Ok(vec![warning("the tool promises structured content and sent none".to_owned())]);
     };

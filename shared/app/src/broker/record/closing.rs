@@ -49,13 +49,19 @@ impl Record {
                     return Err(if self.attempts.is_empty() {
                         error.into()
                     } else {
-                        Error::new(Code::Interrupted, "the call ended; its record is still to be written")
-                            .because(error)
+                        Error::new(
+                            Code::Interrupted,
+                            "the call ended; its record is still to be written",
+                        )
+                        .because(error)
                     });
                 }
                 // Something in it cannot be stored: the call is closed without it.
                 Err(error) if !bare => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "a call could not be closed as it ended");
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "a call could not be closed as it ended"
+                    );
                     bare = true;
                     self.attempts.clear();
                     self.warnings.clear();
