@@ -26,6 +26,10 @@ BEGIN
     EXECUTE format('GRANT %s ON %s TO bailiwick_app', app_grants, tenant_table);
 END $$;
 
+-- Order of columns in keys: the primary key of a tenant table begins with tenant_id; every other index
+-- begins with what tells rows apart. On an empty table all indexes cost the same, and one that
+-- begins with tenant_id would be taken for a look-up by primary key: it reads the whole tenant.
+
 -- Refuses whatever it is a trigger for: append-only tables say so a second time here, should a
 -- grant ever be too wide.
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -61,7 +65,7 @@ CREATE TABLE users (
     CONSTRAINT user_role_known CHECK (role IN ('member', 'admin', 'superadmin')),
     CONSTRAINT user_status_known CHECK (status IN ('active', 'disabled'))
 );
-CREATE UNIQUE INDEX users_email_key ON users (tenant_id, lower(email));
+CREATE UNIQUE INDEX users_email_key ON users (lower(email), tenant_id);
 CALL protect_tenant_table('users', 'SELECT, INSERT, UPDATE');
 
 CREATE TABLE api_tokens (
@@ -88,7 +92,7 @@ CREATE TABLE api_tokens (
         cardinality(scopes) > 0 AND scopes <@ ARRAY['mcp:call', 'api:read', 'api:write', 'approve', 'admin']),
     CONSTRAINT caller_may_not_approve CHECK (NOT scopes @> ARRAY['mcp:call', 'approve'])
 );
-CREATE INDEX api_tokens_user ON api_tokens (tenant_id, user_id);
+CREATE INDEX api_tokens_user ON api_tokens (user_id, tenant_id);
 CALL protect_tenant_table('api_tokens', 'SELECT, INSERT, UPDATE');
 
 -- The tenant is found before it is known only by functions like these; each gives (tenant, id) away

@@ -36,7 +36,7 @@ CREATE TABLE mcp_servers (
     updated_at      timestamptz NOT NULL,
 
     PRIMARY KEY (tenant_id, server_id),
-    CONSTRAINT mcp_servers_slug_key UNIQUE (tenant_id, slug),
+    CONSTRAINT mcp_servers_slug_key UNIQUE (slug, tenant_id),
     CONSTRAINT server_transport_known CHECK (transport IN ('stdio', 'sse', 'http')),
     CONSTRAINT server_auth_mode_known CHECK (
         auth_mode IN ('none', 'shared_headers', 'bearer', 'api_key', 'oauth', 'delegation')),
@@ -44,7 +44,7 @@ CREATE TABLE mcp_servers (
     CONSTRAINT server_status_known CHECK (status IN ('untested', 'ready', 'error')),
     CONSTRAINT server_slug_legal CHECK (slug ~ '^[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}$')
 );
-CREATE UNIQUE INDEX mcp_servers_name_key ON mcp_servers (tenant_id, lower(name));
+CREATE UNIQUE INDEX mcp_servers_name_key ON mcp_servers (lower(name), tenant_id);
 CALL protect_tenant_table('mcp_servers', 'SELECT, INSERT, UPDATE, DELETE');
 
 -- Environment and header values and the client secret, sealed one by one.
@@ -100,8 +100,8 @@ CREATE TABLE mcp_tools (
 
     PRIMARY KEY (tenant_id, server_id, tool_id),
     FOREIGN KEY (tenant_id, server_id) REFERENCES mcp_servers ON DELETE CASCADE,
-    CONSTRAINT mcp_tools_agent_name_key UNIQUE (tenant_id, agent_name),
-    CONSTRAINT mcp_tools_original_name_key UNIQUE (tenant_id, server_id, original_name),
+    CONSTRAINT mcp_tools_agent_name_key UNIQUE (agent_name, tenant_id),
+    CONSTRAINT mcp_tools_original_name_key UNIQUE (original_name, server_id, tenant_id),
     CONSTRAINT tool_policy_known CHECK (policy IN ('ask', 'allow', 'deny')),
     CONSTRAINT tool_pin_known CHECK (pin IN ('approved', 'quarantined', 'invalid')),
     CONSTRAINT tool_hash_is_sha256 CHECK (octet_length(definition_hash) = 32),

@@ -13,7 +13,7 @@ CREATE TABLE projects (
     PRIMARY KEY (tenant_id, project_id),
     FOREIGN KEY (tenant_id, owner_user_id) REFERENCES users
 );
-CREATE INDEX projects_owner ON projects (tenant_id, owner_user_id, project_id DESC);
+CREATE INDEX projects_owner ON projects (owner_user_id, tenant_id, project_id DESC);
 CALL protect_tenant_table('projects', 'SELECT, INSERT, UPDATE');
 
 CREATE TABLE sessions (
@@ -38,9 +38,9 @@ CREATE TABLE sessions (
     FOREIGN KEY (tenant_id, gateway_token_id) REFERENCES api_tokens,
     CONSTRAINT session_mode_known CHECK (approval_mode IN ('ask_for_dangerous', 'always_allow', 'never_ask'))
 );
-CREATE INDEX sessions_owner ON sessions (tenant_id, owner_user_id, session_id DESC);
+CREATE INDEX sessions_owner ON sessions (owner_user_id, tenant_id, session_id DESC);
 -- One living default session per token; archiving it makes room for the next.
-CREATE UNIQUE INDEX sessions_gateway_token_key ON sessions (tenant_id, gateway_token_id)
+CREATE UNIQUE INDEX sessions_gateway_token_key ON sessions (gateway_token_id, tenant_id)
     WHERE archived_at IS NULL AND gateway_token_id IS NOT NULL;
 CALL protect_tenant_table('sessions', 'SELECT, INSERT, UPDATE');
 
@@ -55,7 +55,7 @@ CREATE TABLE permission_epochs (
     CONSTRAINT epoch_reason_known CHECK (
         reason IN ('session_created', 'decision', 'mode_changed', 'grant_revoked', 'rotated'))
 );
-CREATE INDEX permission_epochs_session ON permission_epochs (tenant_id, session_id, permission_epoch_id DESC);
+CREATE INDEX permission_epochs_session ON permission_epochs (session_id, tenant_id, permission_epoch_id DESC);
 CALL protect_tenant_table('permission_epochs', 'SELECT, INSERT');
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON permission_epochs
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
@@ -107,13 +107,13 @@ CREATE TABLE permission_requests (
     CONSTRAINT detached_request_expires CHECK (detached_at IS NULL OR expires_at IS NOT NULL)
 );
 CREATE INDEX permission_requests_session
-    ON permission_requests (tenant_id, session_id, permission_request_id DESC);
-CREATE INDEX permission_requests_pending ON permission_requests (tenant_id, session_id)
+    ON permission_requests (session_id, tenant_id, permission_request_id DESC);
+CREATE INDEX permission_requests_pending ON permission_requests (session_id, tenant_id)
     WHERE state = 'pending';
 CREATE INDEX permission_requests_due ON permission_requests (expires_at) WHERE state = 'pending';
-CREATE INDEX permission_requests_user ON permission_requests (tenant_id, user_id, permission_request_id DESC);
+CREATE INDEX permission_requests_user ON permission_requests (user_id, tenant_id, permission_request_id DESC);
 -- What an identical call may take over: few at any time, since a spent question leaves it.
-CREATE INDEX permission_requests_unspent ON permission_requests (tenant_id, session_id, token_id, tool_id)
+CREATE INDEX permission_requests_unspent ON permission_requests (session_id, token_id, tool_id, tenant_id)
     WHERE used_at IS NULL AND state <> 'cancelled';
 CALL protect_tenant_table('permission_requests', 'SELECT, INSERT, UPDATE');
 
@@ -134,5 +134,5 @@ CREATE TABLE permission_grants (
     CONSTRAINT grant_state_known CHECK (state IN ('active', 'revoked')),
     CONSTRAINT grant_revoked_with_time CHECK ((state = 'revoked') = (revoked_at IS NOT NULL))
 );
-CREATE INDEX permission_grants_session ON permission_grants (tenant_id, session_id, action, resource_class);
+CREATE INDEX permission_grants_session ON permission_grants (session_id, action, resource_class, tenant_id);
 CALL protect_tenant_table('permission_grants', 'SELECT, INSERT, UPDATE');

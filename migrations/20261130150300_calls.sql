@@ -39,7 +39,7 @@ CREATE TABLE tool_calls (
     ended_at         timestamptz,
 
     PRIMARY KEY (tenant_id, execution_id, call_id),
-    CONSTRAINT authorization_is_used_once UNIQUE (tenant_id, authorization_id),
+    CONSTRAINT authorization_is_used_once UNIQUE (authorization_id, tenant_id),
     CONSTRAINT tool_call_state_known CHECK (state IN ('waiting', 'queued', 'running', 'ended')),
     CONSTRAINT tool_call_ended_with_time CHECK ((state = 'ended') = (ended_at IS NOT NULL))
 ) WITH (fillfactor = 70);
@@ -91,7 +91,7 @@ CREATE TABLE invocations (
     CONSTRAINT invocation_error_iff_not_succeeded CHECK (
         status IS NULL OR (status = 'succeeded') = (error_code IS NULL))
 ) PARTITION BY RANGE (invocation_id);
-CREATE INDEX invocations_session ON invocations (tenant_id, session_id, invocation_id DESC);
+CREATE INDEX invocations_session ON invocations (session_id, tenant_id, invocation_id DESC);
 CALL protect_tenant_table('invocations', 'SELECT, INSERT');
 GRANT UPDATE (status, error_code, error_message, retryable, queue_wait_ms, duration_ms, cache_hit, attempts,
               warnings, authorization_id, raw_sha256, result_sha256, finished_at)
@@ -133,7 +133,7 @@ CREATE TABLE permission_authorizations (
         (outcome = 'denied') = (source IN ('user_deny', 'policy_deny')))
 ) PARTITION BY RANGE (authorization_id);
 CREATE INDEX permission_authorizations_session
-    ON permission_authorizations (tenant_id, session_id, authorization_id DESC);
+    ON permission_authorizations (session_id, tenant_id, authorization_id DESC);
 CALL protect_tenant_table('permission_authorizations', 'SELECT, INSERT');
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON permission_authorizations
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();

@@ -198,7 +198,7 @@ fn limits_page() -> String {
     let mut page = String::from(
         "# Limits\n\n\
          Generated from `shared/domain/src/limits.rs`. A default holds where nothing else is set; a \
-         superadmin\nmay set a server's limits up to the ceiling, the operator may lower any.\n\n\
+         superadmin\nmay set a server's limits up to the ceiling; the other limits are fixed in this version.\n\n\
          | Name | Default | Ceiling | Unit | Why |\n|---|---:|---:|---|---|\n",
     );
     for limit in limits::ALL {

@@ -14,7 +14,9 @@ use rmcp::{
         CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, Implementation,
         JsonObject, ProtocolVersion,
     },
-    service::{ClientLifecycleMode, ClientServiceExt, RunningService},
+    service::{
+        ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RunningService, ServiceError,
+    },
     transport::{
         StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
     },
@@ -52,7 +54,13 @@ pub(crate) async fn run(settings: &Settings, args: Call) -> Result<ExitCode, Fai
     let rest = |token: &SecretString| Rest::new(&http, &gateway.url, token.clone());
     let decider = gateway.approve_token.as_ref().map(rest);
     let reader = decider.clone().unwrap_or_else(|| rest(&gateway.token));
-    let mut questions = Questions::of_tool(decider, &args.tool, args.answer, args.output.json);
+    let mut questions = Questions::of_call(
+        decider,
+        &args.tool,
+        input.clone().into(),
+        args.answer,
+        args.output.json,
+    );
     questions.note_older().await;
 
     let request = CallToolRequestParams::new(args.tool.clone()).with_arguments(input);
@@ -61,7 +69,7 @@ pub(crate) async fn run(settings: &Settings, args: Call) -> Result<ExitCode, Fai
         // Questions end with the call, which is held until they are answered.
         never = questions.answer() => match never {},
     };
-    let result = called.map_err(|error| Failure::because("the gateway refused the call", error))?;
+    let result = called.map_err(refused)?;
     // The session of an older gateway is given back; a newer one has none.
     let _ = tokio::time::timeout(Duration::from_secs(1), service.cancel()).await;
 
@@ -99,7 +107,33 @@ async fn connect(
             ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] },
         )
         .await
-        .map_err(|error| Failure::because("the gateway does not answer as one", error))
+        .map_err(|error| unanswered(&error))
+}
+
+/// Why there is no connection, in words rather than in types of the client library.
+fn unanswered(error: &ClientInitializeError) -> Failure {
+    let words = "the gateway does not answer as one";
+    match (error.auth_challenge(), error) {
+        (Some(challenge), _) if challenge.contains("insufficient_scope") => {
+            Failure::new("the token lacks the scope mcp:call")
+        }
+        (Some(_), _) => Failure::new("the token is unknown, revoked or expired"),
+        (None, ClientInitializeError::TransportError { error, .. }) => {
+            Failure::because_of(words, error.error.as_ref())
+        }
+        (None, error) => Failure::because_of(words, error),
+    }
+}
+
+/// Why there is no result; a refusal has the code and the invocation beside its words.
+fn refused(error: ServiceError) -> Failure {
+    match error {
+        ServiceError::McpError(refusal) => {
+            let data = refusal.data.map(|data| format!(" {data}")).unwrap_or_default();
+            Failure::new(format!("the gateway refused the call: {}{data}", refusal.message))
+        }
+        error => Failure::because("the call has no answer", error),
+    }
 }
 
 /// In the result of a call that was made, and in the error of one that the gateway ended.

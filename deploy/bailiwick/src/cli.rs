@@ -61,6 +61,8 @@ impl Command {
             Self::Up | Self::Api | Self::Worker => {
                 "info,sqlx::postgres::notice=warn,apalis_core=warn"
             }
+            // The client library logs what `call` says in its own words.
+            Self::Call(_) => "warn,rmcp=off",
             _ => "warn",
         }
     }

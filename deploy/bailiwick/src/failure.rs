@@ -2,6 +2,7 @@
 
 use std::{error::Error as StdError, fmt, process::ExitCode};
 
+use domain::Code;
 use runtime::{config::Mistakes, terminal};
 
 /// A reason with its causes.
@@ -26,6 +27,10 @@ impl Failure {
         Self { causes: chain(&cause), ..Self::new(words) }
     }
 
+    pub(crate) fn because_of(words: impl Into<String>, cause: &(dyn StdError + 'static)) -> Self {
+        Self { causes: chain(cause), ..Self::new(words) }
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(if self.usage { 2 } else { 1 })
     }
@@ -33,13 +38,26 @@ impl Failure {
 
 fn chain<'a>(error: &'a (dyn StdError + 'static)) -> Vec<String> {
     let next = |&error: &&'a (dyn StdError + 'static)| error.source();
-    std::iter::successors(Some(error), next).map(ToString::to_string).collect()
+    let mut causes = Vec::<String>::new();
+    for words in std::iter::successors(Some(error), next).map(ToString::to_string) {
+        // Many errors end with the words of their own cause.
+        if !causes.last().is_some_and(|above| above.ends_with(&words)) {
+            causes.push(words);
+        }
+    }
+    causes
 }
 
-/// Causes too: whoever runs a command of this program is its operator.
+/// Where something is broken, with its causes: whoever runs a command of this program is its
+/// operator. A refusal says everything itself.
 impl From<domain::Error> for Failure {
     fn from(error: domain::Error) -> Self {
-        let causes = error.source.as_deref().map(|cause| chain(cause)).unwrap_or_default();
+        let broken = !matches!(
+            error.code,
+            Code::Conflict | Code::NotFound | Code::Denied | Code::InvalidInput
+        );
+        let source = error.source.as_deref().filter(|_| broken);
+        let causes = source.map(|cause| chain(cause)).unwrap_or_default();
         Self { causes, ..Self::new(error.public.clone()) }
     }
 }

@@ -63,7 +63,7 @@ impl Installation {
     /// Makes the directory, closed to others.
     pub(crate) fn create(&self) -> Result<(), Failure> {
         postgres::create_data_dir(&self.dir)
-            .map_err(|error| self.failure("cannot be made", error))?;
+            .map_err(|error| self.failure("cannot be made, or closed to others", error))?;
         let objects = self.dir.join("objects");
         match fs::DirBuilder::new().mode(0o700).create(&objects) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {

@@ -38,6 +38,10 @@ pub(crate) async fn migrate(settings: &Settings, args: &Migrate) -> Result<(), F
             app_password: app_password.as_ref(),
         };
         app::setup::migrate(&setup).await?;
+    } else if admin_url.is_some() {
+        return Err(Failure::usage(
+            "owner_database_url must be set beside the admin's: it names the database to make",
+        ));
     } else {
         let address = running_postgres(settings).await?;
         let setup = Setup {

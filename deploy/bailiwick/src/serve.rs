@@ -29,7 +29,7 @@ pub(crate) async fn api(settings: &Settings) -> Result<(), Failure> {
     let place = format!("{}:{address}", host_name());
     let mut node = Node::start(ctx, lifecycle, nodes::Kind::Api, &place).await?;
     node.serve_http(listener, node_settings(settings, address)?);
-    println!("ready {}", public_url(settings, address)?);
+    println!("ready {}", public_url(settings, address)?.as_str().trim_end_matches('/'));
     node.run().await
 }
 

@@ -1,7 +1,7 @@
 //! Every number of the service, with its unit, its reason and its source.
 //!
-//! A limit has a default and a ceiling: a superadmin may set a server's limits up to the ceiling,
-//! the operator may lower any. docs/limits.md is generated from [`ALL`]; nobody else knows a number.
+//! A limit has a default and a ceiling: a superadmin may set a server's limits up to the ceiling.
+//! docs/limits.md is generated from [`ALL`]; nobody else knows a number.
 
 use std::time::Duration;
 

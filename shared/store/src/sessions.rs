@@ -81,7 +81,7 @@ pub async fn insert(tx: &mut Tx, session: &Session) -> Result<bool, StoreError> 
                                enabled_source_ids, permission_epoch_id, gateway_token_id, created_at,
                                archived_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-         ON CONFLICT (tenant_id, gateway_token_id)
+         ON CONFLICT (gateway_token_id, tenant_id)
              WHERE archived_at IS NULL AND gateway_token_id IS NOT NULL DO NOTHING",
         tx.tenant().0,
         session.id.0,

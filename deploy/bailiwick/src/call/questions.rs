@@ -12,10 +12,11 @@ use tokio::{
 
 use super::rest::Rest;
 
-/// Questions about one tool that come up from now on.
+/// Questions about one call that come up from now on.
 pub(super) struct Questions {
     decider: Option<Rest>,
     tool: String,
+    input: Value,
     answer: Option<Decision>,
     quiet: bool,
     seen: HashSet<String>,
@@ -24,15 +25,17 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    pub(super) fn of_tool(
+    pub(super) fn of_call(
         decider: Option<Rest>,
         tool: &str,
+        input: Value,
         answer: Option<Decision>,
         quiet: bool,
     ) -> Self {
         Self {
             decider,
             tool: tool.to_owned(),
+            input,
             answer,
             quiet,
             seen: HashSet::new(),
@@ -60,7 +63,13 @@ impl Questions {
 
     /// Puts each new question and sends the answer, for as long as it is polled.
     pub(super) async fn answer(&mut self) -> Infallible {
-        let Some(decider) = self.decider.clone() else { return std::future::pending().await };
+        let Some(decider) = self.decider.clone() else {
+            time::sleep(limits::QUESTION_POLL_MS.millis()).await;
+            eprintln!(
+                "the call goes on; if it needs a permission, it waits for an answer from elsewhere"
+            );
+            return std::future::pending().await;
+        };
         let mut warned = false;
         loop {
             time::sleep(limits::QUESTION_POLL_MS.millis() / 4).await;
@@ -107,11 +116,14 @@ impl Questions {
         }
     }
 
-    /// A question names server and tool (`<server>/<tool>`), the call `mcp__<source>__<tool>`.
+    /// A question names server and tool (`<server>/<tool>`), the call `mcp__<source>__<tool>`; the
+    /// input is the same unless it was too long to be shown. Another agent's call of the same tool
+    /// with another input is none of ours to answer.
     fn concerns(&self, question: &Value) -> bool {
         let resource = text(question, "resource").unwrap_or_default();
         let tool = resource.rsplit('/').next().unwrap_or_default();
-        self.tool.ends_with(&format!("__{tool}"))
+        let shown = &question["input"];
+        self.tool.ends_with(&format!("__{tool}")) && (!shown.is_object() || *shown == self.input)
     }
 
     async fn decide(&self) -> Option<Decision> {

@@ -43,10 +43,6 @@ pub struct SettingsArgs {
     #[arg(long, global = true, value_name = "HOST:PORT")]
     pub listen: Option<String>,
 
-    /// Address of the metrics page [default: none]
-    #[arg(long, global = true, value_name = "HOST:PORT")]
-    pub metrics_listen: Option<String>,
-
     /// How browsers and clients reach us; needed unless listening on loopback
     #[arg(long, global = true, value_name = "URL")]
     pub public_url: Option<String>,
@@ -113,7 +109,6 @@ impl SettingsArgs {
             ("database_url_file", &self.database_url_file),
             ("owner_database_url_file", &self.owner_database_url_file),
             ("listen", &self.listen),
-            ("metrics_listen", &self.metrics_listen),
             ("public_url", &self.public_url),
             ("allowed_hosts", &self.allowed_hosts),
             ("encryption_keys_file", &self.encryption_keys_file),

@@ -36,8 +36,6 @@ pub struct Settings {
     /// The database as the role that migrates; it never serves.
     pub owner_database_url: Option<SecretString>,
     pub listen: SocketAddr,
-    /// `None`: no metrics page.
-    pub metrics_listen: Option<SocketAddr>,
     /// How browsers reach us: scheme, host and port, nothing else. Set wherever `listen` is not
     /// loopback.
     pub public_url: Option<Url>,
@@ -69,7 +67,6 @@ impl Default for Settings {
             owner_database_url: None,
             // Loopback: nobody else reaches a service that nobody has configured yet.
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
-            metrics_listen: None,
             public_url: None,
             allowed_hosts: Vec::new(),
             encryption_keys: None,
@@ -106,7 +103,6 @@ pub fn load(
         database_url: from.parse("database_url", values::database_url),
         owner_database_url: from.parse("owner_database_url", values::database_url),
         listen: from.parse("listen", values::address).unwrap_or(default.listen),
-        metrics_listen: from.parse("metrics_listen", values::address),
         public_url: from.parse("public_url", values::public_url),
         allowed_hosts: from.parse("allowed_hosts", values::hosts).unwrap_or_default(),
         encryption_keys: from.parse("encryption_keys", values::encryption_keys),
@@ -125,9 +121,6 @@ pub fn load(
     // A public address that was given and is wrong has its own mistake already.
     if !settings.listen.ip().is_loopback() && !from.has("public_url") {
         from.mistake("listen", "is not a loopback address, so public_url has to be set too");
-    }
-    if settings.listen.port() != 0 && settings.metrics_listen == Some(settings.listen) {
-        from.mistake("metrics_listen", "is the same address as listen");
     }
     from.finish(settings)
 }

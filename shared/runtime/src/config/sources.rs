@@ -18,7 +18,6 @@ const SETTINGS: &[(&str, bool)] = &[
     ("database_url", true),
     ("owner_database_url", true),
     ("listen", false),
-    ("metrics_listen", false),
     ("public_url", false),
     ("allowed_hosts", false),
     ("encryption_keys", true),
@@ -34,8 +33,15 @@ const SETTINGS: &[(&str, bool)] = &[
 
 /// Settings of the design that later versions have: an operator who sets one must not believe
 /// that it works.
-const LATER: &[&str] =
-    &["redis_url", "connect_to", "stdio", "manifests", "ncbi_api_key", "ncbi_api_key_file"];
+const LATER: &[&str] = &[
+    "redis_url",
+    "connect_to",
+    "stdio",
+    "manifests",
+    "metrics_listen",
+    "ncbi_api_key",
+    "ncbi_api_key_file",
+];
 
 /// Variables with our prefix that are no settings: other code reads them.
 pub const READ_ELSEWHERE: &[&str] = &[

@@ -78,7 +78,7 @@ fn all_mistakes_are_reported_at_once_by_name_and_source() {
     let config = file(&dir, "bailiwick.toml", "colour = 'red'\nlog = { level = 1 }\n");
     let args = SettingsArgs {
         config: Some(config.clone()),
-        metrics_listen: Some("nine".to_owned()),
+        log_format: Some("xml".to_owned()),
         ..Default::default()
     };
     let variables = [
@@ -96,17 +96,17 @@ fn all_mistakes_are_reported_at_once_by_name_and_source() {
              log (from {config}): must be a text, a whole number or a list of texts\n\
              colour (from {config}): no such setting\n\
              listen (from BAILIWICK_LISTEN): must be an address and a port, such as 127.0.0.1:8080\n\
-             metrics_listen (from --metrics-listen): must be an address and a port, such as \
-             127.0.0.1:8080\n\
              permission_wait_seconds (from BAILIWICK_PERMISSION_WAIT_SECONDS): must be a whole \
-             number from 1 to 600"
+             number from 1 to 600\n\
+             log_format (from --log-format): must be json or text"
         )
     );
 }
 
 #[test]
 fn settings_of_later_versions_are_refused_and_variables_of_other_code_are_not() {
-    for name in ["REDIS_URL", "CONNECT_TO", "STDIO", "MANIFESTS", "NCBI_API_KEY"] {
+    for name in ["REDIS_URL", "CONNECT_TO", "STDIO", "MANIFESTS", "METRICS_LISTEN", "NCBI_API_KEY"]
+    {
         let line = mistake(&[(&format!("BAILIWICK_{name}"), "anything")]);
         assert!(line.ends_with("not supported by this version"), "{line}");
     }
