@@ -12,7 +12,7 @@ use anyhow::Context;
 
 /// User-visible ticks a second: 100 on every Linux that this runs on (proc(5), sysconf(3)).
 const TICKS_PER_SECOND: u64 = 100;
-const SYNCS: usize = 400;
+const SYNCS: usize = 100;
 /// As much as Postgres writes of its log at once.
 const PAGE: [u8; 8_192] = [0x5a; 8_192];
 
@@ -80,8 +80,8 @@ pub(crate) fn resident_kb(pid: u32) -> anyhow::Result<u32> {
     number.context("no VmRSS in its status")
 }
 
-/// The median time to make one page durable, in a file that has its full length already.
-pub(crate) fn fdatasync(dir: &Path) -> anyhow::Result<Duration> {
+/// Times to make one page durable, in a file that has its full length already.
+pub(crate) fn fdatasync(dir: &Path) -> anyhow::Result<Vec<Duration>> {
     let mut file = tempfile::tempfile_in(dir)?;
     for _ in 0..256 {
         file.write_all(&PAGE)?;
@@ -95,6 +95,5 @@ pub(crate) fn fdatasync(dir: &Path) -> anyhow::Result<Duration> {
         file.sync_data()?;
         times.push(began.elapsed());
     }
-    times.sort_unstable();
-    Ok(times[SYNCS / 2])
+    Ok(times)
 }

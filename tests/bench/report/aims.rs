@@ -5,10 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::{Report, Subject, megabytes, rounded};
-use crate::{
-    callers::Kind,
-    measured::{Measured, milliseconds},
-};
+use crate::{callers::Kind, measured::Measured};
 
 /// Memory is flat if it grew by no more than this part since the first quarter of the sessions: before
 /// that, pools and arenas fill.
@@ -60,7 +57,7 @@ pub(super) fn judge(report: &Report) -> Vec<Aim> {
     let gateway = |callers, durable| report.find(Subject::Gateway(Kind::Mcp), callers, durable);
     let direct = |durable| mean(&report.find(Subject::Direct(Kind::Mcp), 1, durable), p50);
     let added = |durable| mean(&gateway(1, durable), p50) - direct(durable);
-    let sync = milliseconds(report.fdatasync);
+    let sync = report.fdatasync_ms();
     let mut aims = vec![
         Aim::at_most("added p50 at 1 caller, durable", added(true), 2.0 * sync + 1.5, "ms"),
         Aim::at_most("added p50 at 1 caller, commits not waited for", added(false), 1.5, "ms"),
@@ -98,8 +95,11 @@ pub(super) fn judge(report: &Report) -> Vec<Aim> {
     if let [(_, empty), (rows, full)] = report.hits[..]
         && rows > 0
     {
-        let grown = full / empty;
-        aims.push(Aim::at_most("buffer hits at 20,000 rows, of those at 0", grown, 1.1, "times"));
+        // A fresh installation that reads more than a full one is no success of the full one: its
+        // plans were made for empty tables, and read more with every call.
+        let apart = (full / empty).max(empty / full);
+        let name = "buffer hits at 0 and 20,000 rows, the larger of the smaller";
+        aims.push(Aim::at_most(name, apart, 1.1, "times"));
     }
     if let [_, first, .., last] = report.memory[..] {
         let most = report.memory.iter().map(|(_, kb)| *kb).max().unwrap_or_default();
