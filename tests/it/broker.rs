@@ -5,8 +5,6 @@ mod limits;
 mod permits;
 mod record;
 
-use std::time::Duration;
-
 use app::broker::{self, CallRequest, Called, Running};
 use domain::{
     Caller, Error,
@@ -103,5 +101,3 @@ impl Calls {
 pub(crate) fn error(called: Called) -> Error {
     called.outcome.expect_err("the call was to fail")
 }
-
-pub(crate) const SHORT: Duration = Duration::from_millis(50);

@@ -174,7 +174,6 @@ limits! {
     CAS_CHUNK_BYTES = 8_388_608, up to 8_388_608, "bytes", "one immutable object of a larger body";
 
     // Retries against custom servers.
-    ATTEMPTS = 1, up to 1, "attempts", "a custom server is tried once; a resend needs proof that the call did not run";
     RETRY_AFTER_CAP_MS = 60_000, up to 60_000, "ms", "a longer Retry-After is cut to this";
     COOLDOWN_MS = 1_000, up to 1_000, "ms", "cool-down of a group after a 429 without Retry-After";
 }

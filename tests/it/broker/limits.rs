@@ -7,7 +7,7 @@ use tests::{
     world::eventually,
 };
 
-use super::{Calls, SHORT, error};
+use super::{Calls, error};
 
 #[tokio::test]
 async fn of_twenty_parallel_calls_nine_run_and_eleven_are_refused() {
@@ -114,7 +114,6 @@ async fn a_caller_who_hangs_up_leaves_a_running_call_to_its_end() {
     calls.peer().answer("echo", Answer::Echo.held());
     drop(calls.start("echo", "{}"));
     calls.peer().until("it is there", |peer| peer.held() == 1).await;
-    tokio::time::sleep(SHORT).await;
     assert_eq!(calls.gateway.invocations().await[0].status, Status::Running);
     calls.peer().release();
     calls.gateway.until(Status::Succeeded).await;

@@ -169,7 +169,7 @@ async fn a_selection_made_while_its_server_goes_does_not_keep_it() {
         let switch = format!("{}/status", path(&server));
         world.put(&token, &switch, json!({ "enabled": true })).await;
         let chosen = json!({ "enabledSourceIds": [server["id"]] });
-        // Each order of the three happens in some round; none of them fails but for the server's sake.
+        // Whatever order the three take, none of them fails but for the server's sake.
         let path = path(&server);
         let (deleted, tenant, own) = tokio::join!(
             world.delete(&token, &path),
