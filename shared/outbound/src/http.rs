@@ -193,6 +193,9 @@ impl Resolve for Judge {
             for address in found {
                 match rules.check_address(address, &host, &destination) {
                     Ok(()) => reachable.push(address),
+                    // A name that leads to us, or to what nobody may reach, is no honest name: none
+                    // of its addresses is used.
+                    Err(why @ (Refused::Ours | Refused::Forbidden)) => return Err(why.into()),
                     Err(why) => refused = why,
                 }
             }
