@@ -40,6 +40,7 @@ need jq "the demo's REST calls" command -v jq
 need ca-certificates "trust in upstream servers" have_certificates
 need postgresql "the binaries of the private database" have_postgres
 [ $tests = yes ] && need procps "process checks of the tests" command -v ps
+[ $tests = yes ] && need bubblewrap "the sandbox of stdio servers" command -v bwrap
 
 if [ ${#packages[@]} -gt 0 ]; then
     echo "missing: ${missing[*]}"

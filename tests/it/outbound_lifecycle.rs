@@ -124,7 +124,7 @@ async fn a_session_refused_with_400_is_not_relied_on_again() {
     };
     peer.script("echo", [refusal, Answer::Echo]);
     let failure = call(&clients, &target, tool_call("echo", "{}")).await.unwrap_err();
-    assert_eq!(failure.rpc.map(|(code, _)| code), Some(-32000));
+    assert_eq!(failure.rpc.map(|rpc| rpc.code), Some(-32000));
     assert_eq!(peer.calls().len(), 2, "400 proves nothing: not sent again");
     call(&clients, &target, tool_call("echo", "{}")).await.unwrap();
     assert_eq!(peer.received("initialize").len(), 2);

@@ -20,7 +20,7 @@ mod answer;
 mod listener;
 mod serve;
 
-pub use answer::{Answer, Framing};
+pub use answer::{Answer, Framing, Step};
 
 /// How a peer begins. Everything else is set while it runs.
 #[derive(Debug, Clone)]
@@ -33,6 +33,10 @@ pub struct Setup {
     pub page_size: usize,
     /// Every page but the first names the same next page.
     pub repeat_cursor: bool,
+    /// `tools.listChanged`.
+    pub tells_changes: bool,
+    /// Raw JSON of further capabilities, each as `"name":{…}`.
+    pub capabilities: Vec<&'static str>,
 }
 
 /// What a peer understands.
@@ -55,6 +59,8 @@ impl Setup {
             tools: vec![tool("echo")],
             page_size: 100,
             repeat_cursor: false,
+            tells_changes: false,
+            capabilities: Vec::new(),
         }
     }
 

@@ -3,11 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use domain::ids::{ServerId, TenantId};
+use http::HeaderName;
 use outbound::{
     egress::{AllowRule, EgressRules},
     http::{GuardedHttp, HttpOptions},
-    mcp::{CallFailure, ClientKey, Identity, McpClients, Target, ToolAnswer, ToolCall},
+    mcp::{Answer, Call, CallFailure, ClientKey, Identity, McpClients, Reach, Target, What},
+    stdio::Stdio,
 };
+use secrecy::SecretString;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +26,8 @@ pub fn clients() -> McpClients {
 
 #[must_use]
 pub fn clients_with(rules: EgressRules) -> McpClients {
-    McpClients::new(GuardedHttp::new(rules, &HttpOptions::default()).expect("legal settings"))
+    let http = GuardedHttp::new(rules, &HttpOptions::default()).expect("legal settings");
+    McpClients::new(http, Stdio::off())
 }
 
 /// A server of one tenant, in its first revision, called without a credential.
@@ -35,9 +39,19 @@ pub fn target(url: &Url) -> Target {
             server: ServerId::from("custom-000000000001"),
             revision: 1,
             identity: Identity::Anonymous,
+            session: None,
         },
-        url: url.clone(),
-        headers: Vec::new(),
+        reach: Reach::Http { url: url.clone(), headers: Vec::new() },
+        resume: None,
+        parts: Vec::new(),
+    }
+}
+
+/// The headers that go with every request to an HTTP server.
+pub fn headers(target: &mut Target) -> &mut Vec<(HeaderName, SecretString)> {
+    match &mut target.reach {
+        Reach::Http { headers, .. } | Reach::Sse { headers, .. } => headers,
+        Reach::Stdio(_) => panic!("a program takes no headers"),
     }
 }
 
@@ -47,13 +61,27 @@ pub fn raw(json: &str) -> Arc<RawValue> {
 }
 
 #[must_use]
-pub fn tool_call(name: &str, arguments: &str) -> ToolCall {
-    ToolCall {
+pub fn tool_call(name: &str, arguments: &str) -> Call {
+    request(What::Tool {
         name: name.to_owned(),
         arguments: raw(arguments),
         input_schema: None,
+        input: None,
+    })
+}
+
+/// A request with nothing besides.
+#[must_use]
+pub fn request(what: What) -> Call {
+    Call {
+        what,
         response_limit: 5_000_000,
         trace: None,
+        relay: None,
+        capabilities: None,
+        progress: false,
+        log_level: None,
+        meta: None,
     }
 }
 
@@ -67,13 +95,13 @@ pub fn soon() -> Instant {
 pub async fn call(
     clients: &McpClients,
     target: &Target,
-    call: ToolCall,
-) -> Result<ToolAnswer, CallFailure> {
-    clients.call_tool(target, call, soon(), CancellationToken::new()).await
+    call: Call,
+) -> Result<Answer, CallFailure> {
+    clients.call(target, call, soon(), CancellationToken::new()).await
 }
 
 /// The text of an answer.
 #[must_use]
-pub fn text(answer: &ToolAnswer) -> &str {
+pub fn text(answer: &Answer) -> &str {
     std::str::from_utf8(&answer.raw).expect("results are UTF-8")
 }

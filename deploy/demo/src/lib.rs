@@ -6,9 +6,12 @@ mod tools;
 use std::{net::SocketAddr, process::ExitCode};
 
 use clap::Parser;
-use rmcp::transport::{
-    StreamableHttpServerConfig, StreamableHttpService,
-    streamable_http_server::session::local::LocalSessionManager,
+use rmcp::{
+    ServiceExt,
+    transport::{
+        StreamableHttpServerConfig, StreamableHttpService,
+        streamable_http_server::session::local::LocalSessionManager,
+    },
 };
 use tokio::{
     net::TcpListener,
@@ -24,15 +27,26 @@ struct Args {
     /// Address to serve on; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// Speak on standard input and output instead, as a program that a client starts
+    #[arg(long, conflicts_with = "listen")]
+    stdio: bool,
 }
 
-/// Serves until SIGTERM or SIGINT; prints `ready http://HOST:PORT/mcp` when it can be called.
+/// Serves until SIGTERM or SIGINT; prints `ready http://HOST:PORT/mcp` when it can be called. With
+/// `--stdio` it serves until its input ends.
 #[must_use]
 pub fn main() -> ExitCode {
     let args = Args::parse();
-    let served = tokio::runtime::Runtime::new()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(serve(args.listen)));
+    let served = tokio::runtime::Runtime::new().map_err(anyhow::Error::from).and_then(|runtime| {
+        let served = if args.stdio {
+            runtime.block_on(serve_stdio())
+        } else {
+            runtime.block_on(serve(args.listen))
+        };
+        // A read of standard input that nobody ends must not hold us.
+        runtime.shutdown_background();
+        served
+    });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -40,6 +54,12 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+async fn serve_stdio() -> anyhow::Result<()> {
+    let service = Tools::new().serve(rmcp::transport::stdio()).await?;
+    service.waiting().await?;
+    Ok(())
 }
 
 async fn serve(listen: SocketAddr) -> anyhow::Result<()> {

@@ -140,6 +140,12 @@ impl EgressRules {
     }
 }
 
+/// Whether an address is refused whatever the operator lists.
+#[must_use]
+pub fn is_never_reached(ip: IpAddr) -> bool {
+    class(ip.to_canonical()) == Class::Never
+}
+
 /// Whether connecting to `address` would reach the listener `own`.
 fn is_listener(own: SocketAddr, address: SocketAddr) -> bool {
     if own.port() != address.port() {

@@ -25,7 +25,7 @@ use crate::egress::{Destination, EgressRules, Refused};
 mod body;
 mod failure;
 
-pub(crate) use body::{Body, drain};
+pub(crate) use body::{Body, drain, too_large};
 pub(crate) use failure::status_failure;
 pub use failure::{Failure, Ran};
 
@@ -113,7 +113,7 @@ pub struct Reply {
 impl Origin {
     /// Sends one request; adds to `sent` for each request that goes out.
     ///
-    /// A POST follows 307 and 308 within the origin, at most [`limits::REDIRECTS`] times; any other
+    /// Within the origin a GET follows any redirect and a POST 307 and 308, at most [`limits::REDIRECTS`] times; any other
     /// redirect is `UPSTREAM_FORMAT`, so that no header of ours ever reaches another origin.
     pub async fn send(
         &self,
@@ -154,18 +154,18 @@ impl Origin {
         url: &Url,
         response: &reqwest::Response,
     ) -> Result<Url, Failure> {
-        let keeps_method = matches!(
-            response.status(),
-            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
-        );
+        let keeps_method = *method == Method::GET
+            || *method == Method::POST
+                && matches!(
+                    response.status(),
+                    StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+                );
         response
             .headers()
             .get(header::LOCATION)
             .and_then(|location| location.to_str().ok())
             .and_then(|location| url.join(location).ok())
-            .filter(|next| {
-                keeps_method && method == Method::POST && next.origin() == self.url.origin()
-            })
+            .filter(|next| keeps_method && next.origin() == self.url.origin())
             .ok_or_else(|| failure::format("the server redirects elsewhere"))
     }
 }

@@ -7,5 +7,6 @@ pub mod blobs;
 pub mod egress;
 pub mod http;
 pub mod mcp;
+pub mod stdio;
 
 mod words;

@@ -1,12 +1,13 @@
-//! MCP servers as a client: one pooled client per (tenant, server, revision, identity).
+//! MCP servers as a client: one pooled client per (tenant, server, revision, identity), and one of
+//! its own per upstream session that somebody holds.
 //!
 //! Streamable HTTP in both eras: 2026-07-28 (stateless, `server/discover`) and session-based
-//! (2025-11-25, 2025-06-18, 2025-03-26). Arguments and results are never parsed into typed models:
-//! what the caller gave is what the server reads, and what the server answered is what the caller
-//! gets, byte for byte. The protocol's own messages and names come from rmcp's model; its transport
-//! is not used (docs/decisions).
+//! (2025-11-25, 2025-06-18, 2025-03-26); HTTP+SSE of 2024-11-05; stdio. Arguments and results are
+//! never parsed into typed models: what the caller gave is what the server reads, and what the server
+//! answered is what the caller gets, byte for byte. The protocol's own messages and names come from
+//! rmcp's model; its transport is not used (docs/decisions).
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use domain::{
@@ -17,17 +18,32 @@ use http::HeaderName;
 use secrecy::SecretString;
 use serde_json::value::RawValue;
 use url::Url;
+use uuid::Uuid;
 
+mod call;
+mod changes;
+mod channel;
 mod client;
 mod discovery;
+mod duplex;
 mod exchange;
 mod handshake;
+mod legacy_sse;
+mod line;
+mod listen;
 mod mirror;
+mod params;
 mod pool;
+mod relay;
 mod sse;
+mod standing;
 mod wire;
 
+pub use call::{Answer, Call, CallFailure, Input, Rpc, What};
+pub use changes::ListChanges;
+pub use listen::Listening;
 pub use pool::McpClients;
+pub use relay::{FromServer, Relay, Reply};
 
 pub use crate::http::Ran;
 
@@ -40,6 +56,9 @@ pub struct ClientKey {
     /// `config_revision` of the server.
     pub revision: i64,
     pub identity: Identity,
+    /// An upstream session of its own, that [`McpClients::open`] begins and nobody shares; `None`: the
+    /// pooled client, which declares no client capabilities.
+    pub session: Option<Uuid>,
 }
 
 /// As whom the server is called.
@@ -56,46 +75,78 @@ pub enum Identity {
 #[derive(Debug, Clone)]
 pub struct Target {
     pub key: ClientKey,
-    pub url: Url,
-    /// Sent on every request of this client. The protocol's own headers, and those that frame a
-    /// request, win over them.
-    pub headers: Vec<(HeaderName, SecretString)>,
+    pub reach: Reach,
+    /// With an own session: how a process that does not hold it goes on with it.
+    pub resume: Option<Resume>,
+    /// Secrets that are only a part of what is sent; like the whole values, they must not come back to
+    /// others in the server's words.
+    pub parts: Vec<SecretString>,
 }
 
-/// One `tools/call`.
-#[derive(Debug, Clone)]
-pub struct ToolCall {
-    /// The original name, as the server listed it.
-    pub name: String,
-    /// Sent as it is.
-    pub arguments: Arc<RawValue>,
-    /// The tool's pinned input schema: servers of 2026-07-28 may ask in it (`x-mcp-header`) that
-    /// arguments are repeated as `Mcp-Param-*` headers. `None`: nothing is repeated.
-    pub input_schema: Option<Arc<RawValue>>,
-    /// Bytes of the result that the caller accepts; the body that carries it may be
-    /// [`BODY_CAP_FACTOR`](domain::limits::BODY_CAP_FACTOR) times that.
-    pub response_limit: u64,
-    /// W3C `traceparent`, for the request's `_meta`.
-    pub trace: Option<String>,
+impl Target {
+    /// All that the server's words are masked of.
+    fn secrets(&self) -> Vec<SecretString> {
+        let sent: Vec<&SecretString> = match &self.reach {
+            Reach::Http { headers, .. } | Reach::Sse { headers, .. } => {
+                headers.iter().map(|(_, secret)| secret).collect()
+            }
+            Reach::Stdio(program) => program.env.iter().map(|(_, secret)| secret).collect(),
+        };
+        sent.into_iter().chain(&self.parts).cloned().collect()
+    }
 }
 
-/// The server's answer to a call, `isError` or not.
+/// How a server is reached.
 #[derive(Debug, Clone)]
-pub struct ToolAnswer {
-    /// The JSON object `result`, exactly as received.
+pub enum Reach {
+    /// Streamable HTTP. The headers are sent on every request of this client; the protocol's own, and
+    /// those that frame a request, win over them.
+    Http { url: Url, headers: Vec<(HeaderName, SecretString)> },
+    /// HTTP+SSE of 2024-11-05; `url` is that of the stream. Headers as above.
+    Sse { url: Url, headers: Vec<(HeaderName, SecretString)> },
+    /// A program of this machine that speaks on its standard input and output.
+    Stdio(Program),
+}
+
+/// A program to run. Whether it may be run was decided before; its environment is `env` alone.
+#[derive(Debug, Clone)]
+pub struct Program {
+    pub command: PathBuf,
+    pub args: Vec<String>,
+    pub cwd: Option<PathBuf>,
+    pub env: Vec<(String, SecretString)>,
+}
+
+/// All that a process must know to go on with an own session that another one opened. To be kept as
+/// a secret: whoever knows the id of a session may use it.
+#[derive(Debug, Clone)]
+pub struct Resume {
+    /// `Mcp-Session-Id`; `None` where the server keeps no session.
+    pub session_id: Option<SecretString>,
+    /// The protocol version that was agreed.
+    pub version: String,
+}
+
+/// What a server says of itself.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// The protocol version that is spoken with it.
+    pub version: String,
+    /// `ServerCapabilities` as they came; `{}` where it names none.
+    pub capabilities: Arc<RawValue>,
+    /// `serverInfo` as it came, from the result or, in the newer era, from its `_meta`.
+    pub server_info: Option<Arc<RawValue>>,
+    pub instructions: Option<String>,
+    /// The whole result: of `server/discover` for `2026-07-28`, else of `initialize`.
     pub raw: Bytes,
-    /// HTTP requests made for this call; 1 for a warm one.
-    pub upstream_requests: u32,
 }
 
-/// A call without an answer.
-#[derive(Debug)]
-pub struct CallFailure {
-    pub error: Error,
-    pub ran: Ran,
-    /// Code and words of a JSON-RPC error, where the server refused in protocol. The words are the
-    /// peer's: bounded and cleaned, but untrusted.
-    pub rpc: Option<(i64, String)>,
+/// An own session that was begun.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    pub about: About,
+    /// `None`: it lives in this process alone (stdio, HTTP+SSE).
+    pub resume: Option<Resume>,
 }
 
 /// What a server says about itself.
@@ -109,4 +160,19 @@ pub struct Discovery {
     /// The server lists more than [`TOOLS_PER_SERVER`](domain::limits::TOOLS_PER_SERVER) tools or
     /// [`TOOL_PAGES`](domain::limits::TOOL_PAGES) pages.
     pub truncated: bool,
+}
+
+/// Whether an error says that an own upstream session is no more: only a new
+/// [`open`](McpClients::open) helps, and its holder must hear of it (to a legacy client of ours: 404
+/// for its `Mcp-Session-Id`). Code `NOT_FOUND`.
+#[must_use]
+pub fn is_session_lost(error: &Error) -> bool {
+    channel::reason(error) == Some(channel::SESSION_LOST)
+}
+
+/// Whether an error says that the server offers no stream of its own messages
+/// ([`listen`](McpClients::listen)). Code `NOT_FOUND`.
+#[must_use]
+pub fn is_not_offered(error: &Error) -> bool {
+    channel::reason(error) == Some(channel::NOT_OFFERED)
 }

@@ -28,10 +28,32 @@ pub enum Answer {
     Stream { pieces: Vec<String>, broken: bool },
     /// A stream that ends after an event with an id; GET with `Last-Event-ID` gives the answer.
     Resumable(Box<Answer>),
+    /// A stream that does this and that; `$REPLY` stands for what it waited for.
+    Talk(Vec<Step>),
     /// Waits for [`release`](super::Peer::release) first.
     Hold(Box<Answer>),
     /// The connection ends without a byte.
     Cut,
+}
+
+/// What happens in a stream.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// A message.
+    Say(String),
+    /// Anything, as it is.
+    Raw(String),
+    /// Waits until the client answered the request with this id (raw JSON).
+    Reply(&'static str),
+    /// Waits for [`release`](super::Peer::release).
+    Release,
+}
+
+impl Step {
+    #[must_use]
+    pub fn say(message: &str) -> Self {
+        Self::Say(message.to_owned())
+    }
 }
 
 impl Answer {

@@ -1,18 +1,23 @@
 //! The protocol as the peer speaks it: just enough, on raw text.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use axum::{
     body::Body,
     extract::{ConnectInfo, State as Shared},
 };
+use bytes::Bytes;
+use futures::stream;
 use http::{Method, Request, Response, StatusCode, header::HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Answer, Era, Framing, Received, Setup, State,
-    answer::{compressed, content, empty, framed, streamed},
+    Answer, Era, Framing, Received, Setup, State, Step,
+    answer::{compressed, content, empty, framed, respond, streamed},
     listener::Cut,
     lock,
 };
@@ -75,10 +80,13 @@ pub(super) async fn handle(
         return empty(StatusCode::OK);
     }
     if received.method == Method::GET {
-        let Some(answer) = State::next(&state.methods, "GET") else {
+        let last_event_id = received.header("last-event-id");
+        let resumes = last_event_id.starts_with("event-");
+        let kind = if resumes { "GET" } else { "LISTEN" };
+        let Some(answer) = State::next(&state.methods, kind) else {
             return empty(StatusCode::METHOD_NOT_ALLOWED);
         };
-        let id = received.header("last-event-id").rsplit('-').next().unwrap_or("null").to_owned();
+        let id = last_event_id.rsplit('-').next().unwrap_or("null").to_owned();
         return carry(&state, &cut, &received, &id, answer).await;
     }
     let setup = lock(&state.setup).clone();
@@ -89,7 +97,7 @@ pub(super) async fn handle(
         return empty(StatusCode::ACCEPTED);
     }
     let answer = match method.as_str() {
-        "server/discover" if matches!(setup.era, Era::Modern) => Answer::Result(discovered()),
+        "server/discover" if matches!(setup.era, Era::Modern) => Answer::Result(discovered(&setup)),
         "initialize" => return initialize(&state, &setup, &id, params.protocol_version.as_deref()),
         "tools/list" => Answer::Result(page(&setup, params.cursor.as_deref())),
         "tools/call" => {
@@ -109,8 +117,18 @@ fn lost_session(state: &State, setup: &Setup, received: &Received) -> bool {
     needed && !lock(&state.sessions).contains(received.header("mcp-session-id"))
 }
 
-fn discovered() -> String {
-    r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"peer","version":"1"}}}"#.to_owned()
+fn discovered(setup: &Setup) -> String {
+    let capabilities = capabilities(setup);
+    format!(
+        r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{capabilities},"instructions":"ask","ttlMs":0,"cacheScope":"private","_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"peer","version":"1"}}}}}}"#
+    )
+}
+
+fn capabilities(setup: &Setup) -> String {
+    let tools =
+        if setup.tells_changes { r#""tools":{"listChanged":true}"# } else { r#""tools":{}"# };
+    let all: Vec<&str> = std::iter::once(tools).chain(setup.capabilities.iter().copied()).collect();
+    format!("{{{}}}", all.join(","))
 }
 
 fn initialize(state: &State, setup: &Setup, id: &str, asked: Option<&str>) -> Response<Body> {
@@ -130,8 +148,9 @@ fn initialize(state: &State, setup: &Setup, id: &str, asked: Option<&str>) -> Re
         }
         None => versions[0],
     };
+    let capabilities = capabilities(setup);
     let result = format!(
-        r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{"listChanged":true}}}},"serverInfo":{{"name":"peer","version":"1"}}}}"#
+        r#"{{"protocolVersion":"{version}","capabilities":{capabilities},"serverInfo":{{"name":"peer","version":"1"}}}}"#
     );
     let mut response = framed(*lock(&state.framing), &success(id, &result));
     if setup.sessions {
@@ -191,6 +210,7 @@ async fn carry(
         Answer::Stream { pieces, broken } => {
             streamed(pieces.into_iter().map(fill).collect(), broken)
         }
+        Answer::Talk(steps) => talk(state, id, steps),
         Answer::Resumable(later) => {
             lock(&state.methods).insert("GET".to_owned(), [*later].into());
             streamed(vec![format!("id: event-{id}\nretry: 10\ndata:\n\n")], false)
@@ -199,6 +219,45 @@ async fn carry(
             cut.cut();
             empty(StatusCode::OK)
         }
+    }
+}
+
+/// A stream, step by step.
+fn talk(state: &Arc<State>, id: &str, steps: Vec<Step>) -> Response<Body> {
+    let begun = (Arc::clone(state), steps.into_iter(), "null".to_owned());
+    let id = id.to_owned();
+    let pieces = stream::unfold(begun, move |(state, mut steps, mut reply)| {
+        let id = id.clone();
+        async move {
+            loop {
+                let piece = match steps.next()? {
+                    Step::Raw(text) => text,
+                    Step::Say(text) => format!("data: {text}\n\n"),
+                    Step::Reply(to) => {
+                        reply = replied(&state, to).await;
+                        continue;
+                    }
+                    Step::Release => {
+                        hold(&state).await;
+                        continue;
+                    }
+                };
+                let piece = piece.replace("$ID", &id).replace("$REPLY", &reply);
+                return Some((Ok::<_, std::io::Error>(Bytes::from(piece)), (state, steps, reply)));
+            }
+        }
+    });
+    respond("text/event-stream", Body::from_stream(pieces))
+}
+
+/// What the client answered to a request of the peer.
+async fn replied(state: &State, to: &str) -> String {
+    loop {
+        let of_ours = |one: &&Received| one.rpc.is_none() && one.id.as_deref() == Some(to);
+        if let Some(found) = lock(&state.journal).iter().find(of_ours) {
+            return found.body.clone();
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 

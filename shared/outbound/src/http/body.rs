@@ -55,7 +55,7 @@ pub(crate) async fn drain(response: reqwest::Response) {
     }
 }
 
-fn too_large() -> Failure {
+pub(crate) fn too_large() -> Failure {
     Failure::unknown(Error::new(
         Code::ResponseTooLarge,
         "the server's answer is larger than the limit",

@@ -1,4 +1,4 @@
-//! A client of one server: its present session, and calls in it.
+//! A client of one server: its present session, and requests in it.
 
 use std::{
     borrow::Cow,
@@ -10,81 +10,259 @@ use std::{
 
 use bytes::Bytes;
 use domain::{Code, Error, limits};
-use http::StatusCode;
-use rmcp::model::ErrorCode;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json, value::RawValue};
-use tokio_util::task::TaskTracker;
+use http::{HeaderValue, StatusCode};
+use rmcp::model::{ErrorCode, ProtocolVersion};
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    CallFailure, Target, ToolCall,
-    exchange::{Answered, Fault, Trail, Upstream},
+    About, Answer, Call, CallFailure, Reach, Relay, Resume, Rpc, Target, What,
+    channel::{self, Channel, Fault, Link, Means, Trail},
     handshake::{self, Session},
-    mirror,
+    line::{Abandoned, Line},
+    params,
+    standing::Standing,
     wire::{self, Message, RpcError},
 };
 use crate::{
-    http::{Failure, GuardedHttp, Ran},
+    http::{Failure, Ran},
     words,
 };
 
-/// Ends its session when the last user drops it.
+/// Shared, or the holder of an own session. A shared one ends its session when the last user drops
+/// it; an own session outlives its client, unless it is [closed](Client::close).
 #[derive(Debug)]
 pub(super) struct Client {
-    upstream: Arc<Upstream>,
+    pub(super) channel: Channel,
+    tasks: TaskTracker,
+    /// The stream of the server's own messages, of a shared client.
+    pub(super) standing: Standing,
+    own: bool,
     session: RwLock<Arc<Session>>,
     /// Held by the one caller that begins a lost session anew.
     renewing: tokio::sync::Mutex<()>,
     /// Of no more use; the pool replaces it.
     dead: AtomicBool,
+    /// Its session ends with it.
+    ends: AtomicBool,
+    pub(super) left: CancellationToken,
+}
+
+/// A result, and the session that it came in.
+struct Got {
+    session: Arc<Session>,
+    result: Bytes,
+}
+
+/// What is sent, in whichever session.
+struct Asking<'a> {
+    cap: u64,
+    relay: Option<&'a Relay>,
+    trail: &'a Trail,
 }
 
 impl Client {
     /// Reaches the server and comes to terms with it, within [`limits::INITIALIZE_TIMEOUT_MS`].
     pub(super) async fn connect(
-        http: &GuardedHttp,
+        means: &Means,
         target: &Target,
-        tasks: TaskTracker,
         trail: &Trail,
     ) -> Result<Self, Error> {
-        let upstream = Arc::new(Upstream::new(http, target, tasks)?);
-        let session = in_time(handshake::connect(&upstream, trail)).await?;
-        Ok(Self {
-            upstream,
+        let newest = || handshake::OFFERED[0].clone();
+        let work = async {
+            let channel = Channel::open(means, target).await?;
+            match &target.reach {
+                Reach::Http { .. } => Ok((handshake::connect(&channel, trail).await?, channel)),
+                // That transport is older than the newer era.
+                Reach::Sse { .. } => {
+                    Ok((handshake::initialize(&channel, newest(), None, trail).await?, channel))
+                }
+                Reach::Stdio(_) => match handshake::connect(&channel, trail).await {
+                    // Some programs give up over a request that they do not know.
+                    Err(_) if channel.is_broken() => {
+                        let channel = Channel::open(means, target).await?;
+                        let begun = handshake::initialize(&channel, newest(), None, trail);
+                        Ok((begun.await?, channel))
+                    }
+                    outcome => Ok((outcome?, channel)),
+                },
+            }
+        };
+        let (session, channel) = in_time(work).await?;
+        Ok(Self::new(means, channel, session, false))
+    }
+
+    /// Begins an own session.
+    pub(super) async fn open(
+        means: &Means,
+        target: &Target,
+        capabilities: &RawValue,
+        version: &str,
+        trail: &Trail,
+    ) -> Result<Self, Error> {
+        let work = async {
+            let channel = Channel::open(means, target).await?;
+            Ok((handshake::open(&channel, capabilities, version, trail).await?, channel))
+        };
+        let (session, channel) = in_time(work).await?;
+        Ok(Self::new(means, channel, session, true))
+    }
+
+    /// Goes on with an own session that was begun elsewhere; nothing is sent.
+    pub(super) async fn resume(
+        means: &Means,
+        target: &Target,
+        resume: &Resume,
+    ) -> Result<Self, Error> {
+        if !matches!(target.reach, Reach::Http { .. }) {
+            return Err(channel::session_lost());
+        }
+        let version = ProtocolVersion::KNOWN_VERSIONS
+            .iter()
+            .find(|known| known.as_str() == resume.version)
+            .ok_or_else(channel::session_lost)?;
+        let id = resume.session_id.as_ref().map(|id| HeaderValue::from_str(id.expose_secret()));
+        let link = Link {
+            endpoint: None,
+            version: Some(version.clone()),
+            session: id.transpose().map_err(|_| channel::session_lost())?,
+        };
+        let session = handshake::resume(link, version)?;
+        Ok(Self::new(means, Channel::open(means, target).await?, session, true))
+    }
+
+    fn new(means: &Means, channel: Channel, session: Session, own: bool) -> Self {
+        Self {
+            channel,
+            tasks: means.tasks.clone(),
+            standing: Standing::default(),
+            own,
             session: RwLock::new(Arc::new(session)),
             renewing: tokio::sync::Mutex::new(()),
             dead: AtomicBool::new(false),
-        })
+            ends: AtomicBool::new(!own),
+            left: CancellationToken::new(),
+        }
     }
 
     pub(super) fn session(&self) -> Arc<Session> {
         Arc::clone(&self.session.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Relaxed)
+    /// Its channel and present session, for what outlives a borrow.
+    pub(super) fn line(&self, session: &Arc<Session>) -> Line {
+        let (channel, tasks) = (self.channel.clone(), self.tasks.clone());
+        Line { channel, tasks, session: Arc::clone(session) }
     }
 
-    /// Calls a tool. A call that the server proved not to have looked at, because it lost the
-    /// session, is sent once more in a new one; nothing else is sent twice.
-    pub(super) async fn call(&self, call: &ToolCall, trail: &Trail) -> Result<Bytes, CallFailure> {
+    pub(super) fn is_own(&self) -> bool {
+        self.own
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed) || self.channel.is_broken()
+    }
+
+    /// It leaves the pool: who listens to it hears no more.
+    pub(super) fn leave(&self) {
+        self.standing.end();
+        self.left.cancel();
+    }
+
+    /// The same, and its session ends when the last user drops it, whoever began it.
+    pub(super) fn leave_for_good(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.leave();
+    }
+
+    /// Ends its session now.
+    pub(super) async fn close(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+        self.ends.store(false, Ordering::Relaxed);
+        self.leave();
+        let session = self.session();
+        let told = self.channel.end_session(&session.link);
+        if tokio::time::timeout(limits::FAREWELL_TIMEOUT_MS.millis(), told).await.is_err() {
+            tracing::debug!("a server does not answer the end of its session");
+        }
+    }
+
+    pub(super) fn about(&self) -> Result<About, Error> {
+        let session = self.session();
+        session.about.clone().ok_or_else(|| {
+            Error::internal("what a server said of itself when another process began the session")
+        })
+    }
+
+    /// How another process can go on with the session.
+    pub(super) fn to_resume(&self) -> Option<Resume> {
+        let session = self.session();
+        let id = session.link.session.as_ref().map(|id| id.to_str().map(Into::into));
+        // What is no text can be sent back by this process alone.
+        let session_id = id.transpose().ok()?;
+        matches!(self.channel, Channel::Http(_))
+            .then(|| Resume { session_id, version: session.version.to_string() })
+    }
+
+    /// Sends a call. What the server proved not to have looked at, because it lost the session, is
+    /// sent once more in a new one, unless the session was somebody's own; nothing else is sent twice.
+    pub(super) async fn call(&self, call: &Call, trail: &Trail) -> Result<Answer, CallFailure> {
+        let build = |session: &Session| {
+            params::message(self.channel.next_id(), call, session.sender.as_ref())
+        };
+        let asking = Asking { cap: cap(call.response_limit), relay: call.relay.as_ref(), trail };
+        let Got { session, result } = self.ask(build, &asking).await?;
+        let input_required = finished(&session, call, &result).map_err(|words| {
+            CallFailure::from(Failure::unknown(Error::new(Code::UpstreamFormat, words)))
+        })?;
+        let upstream_requests = trail.requests.load(Ordering::Relaxed);
+        Ok(Answer { raw: result, upstream_requests, input_required })
+    }
+
+    /// One request of ours.
+    pub(super) async fn request(
+        &self,
+        method: &'static str,
+        params: Option<Arc<RawValue>>,
+        cap: u64,
+        trail: &Trail,
+    ) -> Result<Bytes, Error> {
+        let call = Call::plain(What::Request { method, params, input: None });
+        let build = |session: &Session| {
+            params::message(self.channel.next_id(), &call, session.sender.as_ref())
+        };
+        let outcome = self.ask(build, &Asking { cap, relay: None, trail }).await;
+        outcome.map(|got| got.result).map_err(|CallFailure { error, rpc, .. }| match rpc {
+            None => error,
+            Some(rpc) => Error::new(Code::UpstreamFormat, format!("the server refused {method}"))
+                .with_untrusted(rpc.message),
+        })
+    }
+
+    async fn ask(
+        &self,
+        build: impl Fn(&Session) -> Result<Message, Error>,
+        Asking { cap, relay, trail }: &Asking<'_>,
+    ) -> Result<Got, CallFailure> {
         let mut session = self.session();
         if session.suspect.load(Ordering::Relaxed) {
-            session = self.renew(&session, trail).await.map_err(CallFailure::not_run)?;
+            session = self.settle(&session, trail).await.map_err(CallFailure::not_run)?;
         }
         let mut renewed = false;
         loop {
-            let message = self.call_message(&session, call).map_err(CallFailure::not_run)?;
+            let message = build(&session).map_err(CallFailure::not_run)?;
             trail.sent.store(true, Ordering::Relaxed);
             let outcome = {
-                let mut abandoned = Abandoned::arm(&self.upstream, &session, message.id);
-                let cap = cap(call.response_limit);
-                let outcome = self.upstream.request(&session.link, &message, cap, trail).await;
+                let mut abandoned = Abandoned::arm(&self.line(&session), message.id);
+                let sent = self.channel.request(&session.link, &message, *cap, trail, *relay);
+                let outcome = sent.await;
                 abandoned.disarm();
                 outcome
             };
             let fault = match outcome {
-                Ok(Answered { result, .. }) => return complete(&session, result),
+                Ok(answered) => return Ok(Got { session, result: answered.result }),
                 Err(fault) => fault,
             };
             match fault {
@@ -108,66 +286,19 @@ impl Client {
         }
     }
 
-    /// One request other than a call, with the same care for lost sessions.
-    pub(super) async fn request(
-        &self,
-        method: &'static str,
-        mut params: Map<String, Value>,
-        cap: u64,
-        trail: &Trail,
-    ) -> Result<Bytes, Error> {
-        let mut session = self.session();
-        let mut renewed = false;
-        loop {
-            if !session.meta.is_empty() {
-                params.insert("_meta".to_owned(), Value::Object(session.meta.clone()));
-            }
-            let message = wire::message(Some(self.upstream.next_id()), method, Some(&params))?;
-            match self.upstream.request(&session.link, &message, cap, trail).await {
-                Ok(Answered { result, .. }) => return Ok(result),
-                Err(Fault::Lost) if !renewed => {
-                    session = self.renew(&session, trail).await?;
-                    renewed = true;
-                }
-                Err(Fault::Lost) => return Err(lost_again()),
-                Err(Fault::Rpc { error, .. }) => {
-                    let words = format!("the server refused {method}");
-                    return Err(error.into_error(Code::UpstreamFormat, &words));
-                }
-                Err(Fault::Failed { failure, .. }) => return Err(failure.error),
-            }
-        }
-    }
-
-    fn call_message(&self, session: &Session, call: &ToolCall) -> Result<Message, Error> {
-        #[derive(Serialize)]
-        struct Params<'a> {
-            name: &'a str,
-            arguments: &'a RawValue,
-            #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
-            meta: Cow<'a, Map<String, Value>>,
-        }
-        let mut meta = Cow::Borrowed(&session.meta);
-        if let Some(trace) = &call.trace {
-            meta.to_mut().insert("traceparent".to_owned(), json!(trace));
-        }
-        let params = Params { name: &call.name, arguments: &call.arguments, meta };
-        let mut message = wire::message(Some(self.upstream.next_id()), "tools/call", Some(params))?;
-        if !session.version.has_initialize() {
-            let schema = call.input_schema.as_deref();
-            mirror::add(&mut message.headers, &call.name, schema, &call.arguments);
-        }
-        Ok(message)
-    }
-
-    /// Replaces a lost session; callers that lost the same one wait for the one that does it.
+    /// Replaces a lost session; callers that lost the same one wait for the one that does it. An own
+    /// session is never replaced: what its holder did in it would be gone without a word.
     async fn renew(&self, lost: &Arc<Session>, trail: &Trail) -> Result<Arc<Session>, Error> {
+        if self.own {
+            self.dead.store(true, Ordering::Relaxed);
+            return Err(channel::session_lost());
+        }
         let _one = self.renewing.lock().await;
         let present = self.session();
         if !Arc::ptr_eq(&present, lost) {
             return Ok(present);
         }
-        let begun = handshake::initialize(&self.upstream, lost.version.clone(), trail);
+        let begun = handshake::initialize(&self.channel, lost.version.clone(), None, trail);
         let session = Arc::new(in_time(begun).await.inspect_err(|_| {
             // It may be another server by now: the next call finds out from the beginning.
             self.dead.store(true, Ordering::Relaxed);
@@ -176,10 +307,31 @@ impl Client {
         Ok(session)
     }
 
+    /// A session that may be lost: a shared one is begun anew, an own one is tried with a ping.
+    async fn settle(&self, doubted: &Arc<Session>, trail: &Trail) -> Result<Arc<Session>, Error> {
+        if !self.own {
+            return self.renew(doubted, trail).await;
+        }
+        let ping = wire::message(Some(self.channel.next_id()), "ping", None::<()>)?;
+        let sent = self.channel.request(&doubted.link, &ping, cap(0), trail, None);
+        match in_time(async { Ok(sent.await) }).await? {
+            Err(
+                Fault::Lost
+                | Fault::Rpc { status: StatusCode::BAD_REQUEST, .. }
+                | Fault::Failed { status: Some(StatusCode::BAD_REQUEST), .. },
+            ) => self.renew(doubted, trail).await,
+            Err(Fault::Failed { failure, .. }) => Err(failure.error),
+            Ok(_) | Err(Fault::Rpc { .. }) => {
+                doubted.suspect.store(false, Ordering::Relaxed);
+                Ok(Arc::clone(doubted))
+            }
+        }
+    }
+
     /// Some servers refuse an unknown session with 400 and an error of their own instead of 404.
     /// That proves nothing, so nothing is sent again; but the next call does not rely on the session.
     fn doubt(&self, session: &Session, status: StatusCode, error: &RpcError) {
-        if error.code == i64::from(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION.0) {
+        if error.code == i64::from(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION.0) && !self.own {
             self.dead.store(true, Ordering::Relaxed);
         }
         let own_code = (-32_099..=-32_000).contains(&error.code);
@@ -191,76 +343,77 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let session = self.session();
-        if session.link.session.is_some() {
-            let upstream = Arc::clone(&self.upstream);
-            self.upstream.farewell(async move { upstream.end_session(&session.link).await });
+        self.standing.end();
+        if self.ends.load(Ordering::Relaxed) {
+            let (channel, session) = (self.channel.clone(), self.session());
+            if session.link.session.is_some() || matches!(channel, Channel::Duplex(_)) {
+                channel::farewell(
+                    &self.tasks,
+                    async move { channel.end_session(&session.link).await },
+                );
+            }
         }
     }
 }
 
-/// Tells the server that nobody waits for a request any more, if dropped before its end: the caller
-/// cancelled, its deadline passed, or it was dropped itself. In the newer era closing the
-/// connection says it.
-struct Abandoned<'a> {
-    upstream: &'a Arc<Upstream>,
-    session: &'a Arc<Session>,
-    request: Option<u64>,
-}
-
-impl<'a> Abandoned<'a> {
-    fn arm(upstream: &'a Arc<Upstream>, session: &'a Arc<Session>, request: Option<u64>) -> Self {
-        let older = session.version.has_initialize();
-        Self { upstream, session, request: request.filter(|_| older) }
-    }
-
-    fn disarm(&mut self) {
-        self.request = None;
-    }
-}
-
-impl Drop for Abandoned<'_> {
-    fn drop(&mut self) {
-        let Some(id) = self.request else { return };
-        let params = json!({ "requestId": id, "reason": "nobody waits for it any more" });
-        let Ok(message) = wire::message(None, "notifications/cancelled", Some(params)) else {
-            return;
-        };
-        let (upstream, session) = (Arc::clone(self.upstream), Arc::clone(self.session));
-        self.upstream.farewell(async move {
-            upstream.notify(&session.link, &message, &Trail::default()).await
-        });
-    }
-}
-
-/// Checks of a result no more than the protocol needs: that it is an object, and finished.
-fn complete(session: &Session, result: Bytes) -> Result<Bytes, CallFailure> {
+/// Checks of a result no more than the protocol needs: that it is an object, and finished. True: it
+/// asks for input, and may.
+fn finished(session: &Session, call: &Call, result: &[u8]) -> Result<bool, &'static str> {
     #[derive(Deserialize)]
     struct Peek<'a> {
         #[serde(borrow, default, rename = "resultType")]
         result_type: Option<Cow<'a, str>>,
     }
-    let unfit = |words: &str| {
-        Err(CallFailure::from(Failure::unknown(Error::new(Code::UpstreamFormat, words))))
-    };
     let peek = match result.first() {
-        Some(b'{') => serde_json::from_slice::<Peek<'_>>(&result).ok(),
+        Some(b'{') => serde_json::from_slice::<Peek<'_>>(result).ok(),
         _ => None,
     };
-    let older = session.version.has_initialize();
+    let older = session.sender.is_none();
     match peek.as_ref().map(|peek| peek.result_type.as_deref()) {
-        Some(Some("input_required")) => unfit("the server asked for input that was not offered"),
-        Some(None | Some("complete")) => Ok(result),
-        Some(Some(_)) if older => Ok(result),
-        Some(Some(_)) => unfit("the server answered with a kind of result that was not asked for"),
-        None => unfit("the server's result is not an object"),
+        Some(Some("input_required")) if !older && call.may_ask() => Ok(true),
+        Some(Some("input_required")) => Err("the server asked for input that was not offered"),
+        Some(None | Some("complete")) => Ok(false),
+        Some(Some(_)) if older => Ok(false),
+        Some(Some(_)) => Err("the server answered with a kind of result that was not asked for"),
+        None => Err("the server's result is not an object"),
+    }
+}
+
+impl Call {
+    /// A request without anything besides.
+    pub(super) fn plain(what: What) -> Self {
+        Self {
+            what,
+            response_limit: 0,
+            trace: None,
+            relay: None,
+            capabilities: None,
+            progress: false,
+            log_level: None,
+            meta: None,
+        }
+    }
+
+    /// Whether the server may answer with `input_required` (2026-07-28, basic/patterns/mrtr).
+    fn may_ask(&self) -> bool {
+        let asks = match &self.what {
+            What::Tool { .. } => true,
+            What::Request { method, .. } => {
+                matches!(*method, "tools/call" | "prompts/get" | "resources/read")
+            }
+        };
+        asks && self.capabilities.is_some()
     }
 }
 
 fn refused(error: RpcError) -> CallFailure {
-    let rpc = Some((error.code, words::untrusted(&error.message)));
+    let rpc = Rpc {
+        code: error.code,
+        message: words::untrusted(&error.message),
+        data: error.data.clone().filter(|data| data.get().len() <= limits::ERROR_DATA_BYTES.size()),
+    };
     let error = error.into_error(Code::ToolError, "the server refused the call");
-    CallFailure { error, ran: Ran::Unknown, rpc }
+    CallFailure { error, ran: Ran::Unknown, rpc: Some(rpc) }
 }
 
 fn lost_again() -> Error {
@@ -278,16 +431,4 @@ async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, E
     tokio::time::timeout(limits::INITIALIZE_TIMEOUT_MS.millis(), work).await.unwrap_or_else(|_| {
         Err(Error::new(Code::Timeout, "the server did not answer while we connected"))
     })
-}
-
-impl CallFailure {
-    pub(super) fn not_run(error: Error) -> Self {
-        Self { error, ran: Ran::No, rpc: None }
-    }
-}
-
-impl From<Failure> for CallFailure {
-    fn from(Failure { error, ran }: Failure) -> Self {
-        Self { error, ran, rpc: None }
-    }
 }

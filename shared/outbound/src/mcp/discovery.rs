@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use domain::{Code, Error, limits};
-use serde::Deserialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
-use super::{Discovery, client::Client, exchange::Trail};
+use super::{Discovery, channel::Trail, client::Client, handshake::nothing};
 use crate::words;
 
 /// Asks until the last page, [`limits::TOOLS_PER_SERVER`] or [`limits::TOOL_PAGES`].
@@ -33,14 +33,19 @@ struct Page<'a> {
     next_cursor: Option<String>,
 }
 
+#[derive(Serialize)]
+struct Cursor<'a> {
+    cursor: &'a str,
+}
+
 async fn list(client: &Client, trail: &Trail) -> Result<(Vec<Box<RawValue>>, bool), Error> {
     let mut tools: Vec<Box<RawValue>> = Vec::new();
     let mut seen = HashSet::new();
-    let mut params = Map::new();
+    let mut params = Some(nothing());
     // One budget for all pages: many small ones are no way round it.
     let mut left = limits::BODY_CAP_FACTOR.default * limits::RESPONSE_BYTES.default;
     for _ in 0..limits::TOOL_PAGES.default {
-        let body = client.request("tools/list", params.clone(), left, trail).await?;
+        let body = client.request("tools/list", params.take(), left, trail).await?;
         left = left.saturating_sub(body.len() as u64);
         let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| {
             unfit("the server's list of tools cannot be read")
@@ -59,7 +64,8 @@ async fn list(client: &Client, trail: &Trail) -> Result<(Vec<Box<RawValue>>, boo
         if !seen.insert(cursor.clone()) {
             return Err(unfit("the server's list of tools comes back to a page that was read"));
         }
-        params.insert("cursor".to_owned(), Value::String(cursor));
+        let next = serde_json::value::to_raw_value(&Cursor { cursor: &cursor });
+        params = Some(next.map_err(Error::internal)?.into());
     }
     Ok((tools, true))
 }

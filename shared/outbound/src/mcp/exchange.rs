@@ -3,113 +3,71 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use bytes::Bytes;
 use domain::{Code, Error, limits};
-use futures::FutureExt;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use rmcp::model::ProtocolVersion;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use rmcp::model::{ErrorCode, ProtocolVersion};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use url::Url;
+use uuid::Uuid;
 
 use super::{
-    Target,
-    sse::Parser,
-    wire::{self, Incoming, Message, RpcError},
+    Relay, Reply, Target,
+    changes::Hints,
+    channel::{self, Answered, Fault, Link, Means, Trail},
+    wire::{self, Message, Outcome, RpcError},
 };
 use crate::{
     egress::Destination,
-    http::{Body, Failure, GuardedHttp, Origin, Ran, drain, status_failure},
+    http::{Body, Failure, Origin, drain, status_failure},
     words,
 };
+
+mod questions;
+mod standing;
+mod stream;
+
+use stream::Conversation;
 
 /// A server as far as it does not depend on a session.
 #[derive(Debug)]
 pub(super) struct Upstream {
     origin: Origin,
-    pub(super) url: Url,
+    url: Url,
     headers: HeaderMap,
     /// The values of these; they must not come back to others in the server's words.
     secrets: Vec<SecretString>,
     next_id: AtomicU64,
-    /// What is told to servers without anybody waiting for it.
-    pub(super) tasks: TaskTracker,
-}
-
-/// What one message is addressed with: where, in which version, in which session.
-#[derive(Debug, Clone)]
-pub(super) struct Link {
-    pub(super) endpoint: Url,
-    pub(super) version: Option<ProtocolVersion>,
-    pub(super) session: Option<HeaderValue>,
-}
-
-/// What was done for one call so far.
-#[derive(Debug, Default)]
-pub(super) struct Trail {
-    /// HTTP requests.
-    pub(super) requests: AtomicU32,
-    /// The call itself may have reached the server.
-    pub(super) sent: AtomicBool,
-}
-
-/// A result, and what its HTTP response told besides.
-#[derive(Debug)]
-pub(super) struct Answered {
-    /// The JSON of `result`.
-    pub(super) result: Bytes,
-    pub(super) session: Option<HeaderValue>,
-    /// Where the server answered, after redirects within its origin.
-    pub(super) endpoint: Url,
-}
-
-/// No result.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// 404 for the session id: the server did not look at the message.
-    Lost,
-    /// The server refused in protocol.
-    Rpc {
-        status: StatusCode,
-        error: RpcError,
-    },
-    Failed {
-        status: Option<StatusCode>,
-        failure: Failure,
-    },
-}
-
-impl From<Failure> for Fault {
-    fn from(failure: Failure) -> Self {
-        Self::Failed { status: None, failure }
-    }
-}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Failure::not_run(error).into()
-    }
+    /// One for each answer that the server may owe us its attention for.
+    answers: Arc<Semaphore>,
+    tasks: TaskTracker,
+    hints: Hints,
 }
 
 impl Upstream {
     pub(super) fn new(
-        http: &GuardedHttp,
+        means: &Means,
         target: &Target,
-        tasks: TaskTracker,
+        url: &Url,
+        headers: &[(HeaderName, SecretString)],
     ) -> Result<Self, Error> {
         Ok(Self {
-            origin: http.open(&target.url, Destination::Configured)?,
-            url: target.url.clone(),
-            headers: shared_headers(target)?,
-            secrets: target.headers.iter().map(|(_, secret)| secret.clone()).collect(),
-            next_id: AtomicU64::new(1),
-            tasks,
+            origin: means.http.open(url, Destination::Configured)?,
+            url: url.clone(),
+            headers: shared_headers(headers)?,
+            secrets: target.secrets(),
+            next_id: AtomicU64::new(first_id(target)),
+            answers: Arc::new(Semaphore::new(limits::SERVER_REQUESTS.size())),
+            tasks: means.tasks.clone(),
+            hints: means.hints.clone(),
         })
     }
 
@@ -124,14 +82,18 @@ impl Upstream {
         message: &Message,
         cap: u64,
         trail: &Trail,
+        relay: Option<&Relay>,
     ) -> Result<Answered, Fault> {
         let id = message.id.ok_or_else(|| Error::internal("a request without an id"))?;
         let reply = self.post(link, message, trail).await?;
         let (endpoint, response) = (reply.url, reply.response);
         let status = response.status();
         if status == StatusCode::NOT_FOUND && link.session.is_some() {
-            drain(response).await;
-            return Err(Fault::Lost);
+            let unknown_method = i64::from(ErrorCode::METHOD_NOT_FOUND.0);
+            return Err(match wire::refusal(&error_body(response).await) {
+                Some(error) if error.code == unknown_method => self.refused(status, error),
+                _ => Fault::Lost,
+            });
         }
         if !status.is_success() {
             self.decline_session(link, response.headers());
@@ -139,13 +101,22 @@ impl Upstream {
         }
         let session = response.headers().get(wire::SESSION_ID).cloned();
         let result = match media_type(response.headers()) {
-            "text/event-stream" => self.read_stream(link, id, response, cap, trail).await?,
+            "text/event-stream" => {
+                let talk = Conversation::new(self, link, Some(id), relay);
+                self.read_stream(talk, response, cap, trail).await?
+            }
+            // Some servers listen in lines instead; an answer that never ends is none.
+            "application/json" if message.method == Some("subscriptions/listen") => {
+                let talk = Conversation::new(self, link, Some(id), relay).in_lines();
+                self.read_stream(talk, response, cap, trail).await?
+            }
             "application/json" | "" if status != StatusCode::ACCEPTED => {
                 let body = Body::new(response, cap).read().await.map_err(Fault::from)?;
-                match wire::incoming(&body, id)? {
-                    Incoming::Result(result) => result,
-                    Incoming::Error(error) => return Err(self.refused(status, error)),
-                    _ => {
+                let mut talk = Conversation::new(self, link, Some(id), relay);
+                match talk.hear(&body)? {
+                    Some(Outcome::Result(result)) => result,
+                    Some(Outcome::Error(error)) => return Err(self.refused(status, error)),
+                    None => {
                         return Err(
                             unfit("the server answered something else than was asked").into()
                         );
@@ -155,7 +126,7 @@ impl Upstream {
             "" => return Err(unfit("the server took the request and answered nothing").into()),
             _ => return Err(unfit("the server answered neither JSON nor an event stream").into()),
         };
-        Ok(Answered { result, session, endpoint })
+        Ok(Answered { result, session, endpoint: Some(endpoint) })
     }
 
     /// Sends a notification; any 2xx is success.
@@ -182,7 +153,7 @@ impl Upstream {
         let headers = self.addressed(link);
         let (sent, none) = (AtomicU32::new(0), Bytes::new());
         let reply =
-            self.origin.send(&Method::DELETE, &link.endpoint, &headers, &none, &sent).await?;
+            self.origin.send(&Method::DELETE, self.at(link), &headers, &none, &sent).await?;
         drain(reply.response).await;
         Ok(())
     }
@@ -215,7 +186,11 @@ impl Upstream {
         }
         headers.extend(message.headers.clone());
         let Trail { requests, .. } = trail;
-        self.origin.send(&Method::POST, &link.endpoint, &headers, &message.body, requests).await
+        self.origin.send(&Method::POST, self.at(link), &headers, &message.body, requests).await
+    }
+
+    fn at<'a>(&'a self, link: &'a Link) -> &'a Url {
+        link.endpoint.as_ref().unwrap_or(&self.url)
     }
 
     fn addressed(&self, link: &Link) -> HeaderMap {
@@ -230,99 +205,8 @@ impl Upstream {
         headers
     }
 
-    /// Reads events until one answers request `id`. A stream that breaks is resumed where the server
-    /// gave its events ids; the request is never posted again.
-    async fn read_stream(
-        self: &Arc<Self>,
-        link: &Link,
-        id: u64,
-        response: reqwest::Response,
-        cap: u64,
-        trail: &Trail,
-    ) -> Result<Bytes, Fault> {
-        let mut parser = Parser::default();
-        let mut body = Body::new(response, cap);
-        let (mut resumes, mut resumed_at) = (0, None);
-        loop {
-            let broken = loop {
-                while let Some(event) = parser.next() {
-                    if !matches!(event.kind.as_str(), "" | "message") {
-                        continue;
-                    }
-                    match wire::incoming(&event.data, id)? {
-                        Incoming::Result(result) => {
-                            self.finish(body);
-                            return Ok(result);
-                        }
-                        Incoming::Error(error) => {
-                            self.finish(body);
-                            return Err(self.refused(StatusCode::OK, error));
-                        }
-                        Incoming::Request { id, method } => self.answer(link, &id, &method),
-                        Incoming::Other => {}
-                    }
-                }
-                match body.chunk().await {
-                    Ok(Some(chunk)) => parser.feed(&chunk),
-                    Ok(None) => break unavailable("the server ended the stream without an answer"),
-                    Err(failure) if failure.error.code == Code::UpstreamUnavailable => {
-                        break failure;
-                    }
-                    Err(failure) => return Err(failure.into()),
-                }
-            };
-            let Some(last) = parser.last_event_id.clone() else { return Err(broken.into()) };
-            // A server may close and let us poll, as long as it gets on.
-            resumes = if resumed_at.as_ref() == Some(&last) { resumes + 1 } else { 1 };
-            if resumes > limits::STREAM_RESUMES.default {
-                return Err(broken.into());
-            }
-            tokio::time::sleep(pause(parser.retry)).await;
-            resumed_at = Some(last.clone());
-            parser = parser.restart();
-            body = Body::new(self.resume(link, &last, trail).await?, body.left());
-        }
-    }
-
-    /// Reads a stream to its end, which comes right after the answer: only then its connection can
-    /// be used again.
-    fn finish(&self, mut body: Body) {
-        let rest = async move {
-            while body.chunk().await?.is_some() {}
-            Ok(())
-        };
-        let mut rest = Box::pin(rest);
-        if rest.as_mut().now_or_never().is_none() {
-            self.farewell(rest);
-        }
-    }
-
-    async fn resume(
-        &self,
-        link: &Link,
-        last_event_id: &str,
-        trail: &Trail,
-    ) -> Result<reqwest::Response, Failure> {
-        let mut headers = self.addressed(link);
-        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let last = HeaderValue::from_str(last_event_id)
-            .map_err(|_| unfit("the server's event id cannot stand in a header"))?;
-        headers.insert(wire::LAST_EVENT_ID, last);
-        let (get, none) = (Method::GET, Bytes::new());
-        let resumed =
-            self.origin.send(&get, &link.endpoint, &headers, &none, &trail.requests).await;
-        // Whatever stops us now, the request that we wait for was sent before.
-        let response =
-            resumed.map_err(|failure| Failure { ran: Ran::Unknown, ..failure })?.response;
-        if response.status().is_success() && media_type(response.headers()) == "text/event-stream" {
-            return Ok(response);
-        }
-        Err(unavailable("the server broke the stream and does not resume it"))
-    }
-
-    fn refused(&self, status: StatusCode, mut error: RpcError) -> Fault {
-        error.message = words::masked(&error.message, &self.secrets);
-        Fault::Rpc { status, error }
+    fn refused(&self, status: StatusCode, error: RpcError) -> Fault {
+        Fault::Rpc { status, error: error.masked(&self.secrets) }
     }
 
     /// What a status other than 2xx means: a JSON-RPC error where there is one, unless the status
@@ -348,35 +232,37 @@ impl Upstream {
         Fault::Failed { status: Some(status), failure }
     }
 
-    /// Answers a request of the server without keeping the call waiting.
-    fn answer(self: &Arc<Self>, link: &Link, id: &RawValue, method: &str) {
+    /// Answers a request of the server without keeping anybody waiting. A server that asks faster than
+    /// it takes answers is left without.
+    fn answer(self: &Arc<Self>, link: &Link, id: &RawValue, method: &str, reply: Option<&Reply>) {
+        let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() else {
+            tracing::debug!("a server asks too much: a request of it is left without an answer");
+            return;
+        };
         let (upstream, link) = (Arc::clone(self), link.clone());
-        let message = wire::reply(id, method);
-        self.farewell(async move { upstream.notify(&link, &message, &Trail::default()).await });
+        let message = wire::answer(id, method, reply);
+        self.farewell(async move {
+            let _permit = permit;
+            upstream.notify(&link, &message, &Trail::default()).await
+        });
     }
 
-    /// Tells the server something that nobody waits for.
-    pub(super) fn farewell(
-        &self,
-        work: impl Future<Output = Result<(), Failure>> + Send + 'static,
-    ) {
-        // Dropped outside a runtime (at the end of a process) there is nobody left to send it.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let bounded = async move {
-            match tokio::time::timeout(limits::FAREWELL_TIMEOUT_MS.millis(), work).await {
-                Ok(Ok(())) => {}
-                Ok(Err(failure)) => {
-                    tracing::debug!(error = %failure.error, "not told to the server");
-                }
-                Err(_) => tracing::debug!("not told to the server: it does not answer"),
-            }
-        };
-        self.tasks.spawn_on(bounded, &runtime);
+    fn farewell(&self, work: impl Future<Output = Result<(), Failure>> + Send + 'static) {
+        channel::farewell(&self.tasks, work);
     }
 }
 
+/// Where the ids of requests begin. A session that several processes use must not see one twice
+/// (2025-11-25, basic): each begins at a random place, below what a JSON number holds exactly.
+fn first_id(target: &Target) -> u64 {
+    if target.key.session.is_none() {
+        return 1;
+    }
+    1 + (Uuid::new_v4().as_u64_pair().0 >> 16)
+}
+
 /// Headers that would break the framing or the addressing of a request.
-const NEVER_SHARED: [header::HeaderName; 7] = [
+const NEVER_SHARED: [HeaderName; 7] = [
     header::HOST,
     header::CONTENT_LENGTH,
     header::TRANSFER_ENCODING,
@@ -386,9 +272,9 @@ const NEVER_SHARED: [header::HeaderName; 7] = [
     header::TRAILER,
 ];
 
-fn shared_headers(target: &Target) -> Result<HeaderMap, Error> {
+pub(super) fn shared_headers(given: &[(HeaderName, SecretString)]) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
-    for (name, secret) in &target.headers {
+    for (name, secret) in given {
         if NEVER_SHARED.contains(name) {
             continue;
         }
@@ -403,7 +289,7 @@ fn shared_headers(target: &Target) -> Result<HeaderMap, Error> {
 }
 
 /// As much of an error's body as is of interest.
-async fn error_body(response: reqwest::Response) -> Bytes {
+pub(super) async fn error_body(response: reqwest::Response) -> Bytes {
     Body::new(response, limits::ERROR_BODY_BYTES.default).read().await.unwrap_or_default()
 }
 
@@ -414,7 +300,7 @@ fn pause(asked: Option<Duration>) -> Duration {
 }
 
 /// Essence of the content type, lower case; empty where there is none.
-fn media_type(headers: &HeaderMap) -> &'static str {
+pub(super) fn media_type(headers: &HeaderMap) -> &'static str {
     let Some(given) = headers.get(header::CONTENT_TYPE) else { return "" };
     let essence = given.to_str().unwrap_or("?").split(';').next().unwrap_or_default().trim();
     ["application/json", "text/event-stream", "text/html"]

@@ -1,21 +1,22 @@
 //! How a client and a server come to terms: `server/discover`, else `initialize`.
 //!
-//! The newer era is asked for first. A server that refuses it in whatever way, or stays silent for
-//! [`limits::PROBE_TIMEOUT_MS`], is asked to initialize; what it answers then counts.
+//! A shared client asks for the newer era first. A server that refuses it in whatever way, or stays
+//! silent for [`limits::PROBE_TIMEOUT_MS`], is asked to initialize; what it answers then counts. An own
+//! session stands for a client of an older era, so it is the other way round.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
+use bytes::Bytes;
 use domain::{Code, Error, limits};
 use http::StatusCode;
-use rmcp::model::{
-    ClientCapabilities, ErrorCode, Implementation, InitializeRequestParams, ProtocolVersion,
-    RequestMetaObject,
-};
-use serde::{Deserialize, de::IgnoredAny};
-use serde_json::{Map, Value, json};
+use rmcp::model::{ErrorCode, Implementation, ProtocolVersion};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, value::RawValue};
 
 use super::{
-    exchange::{Answered, Fault, Link, Trail, Upstream},
+    About,
+    channel::{Answered, Channel, Fault, Link, Trail},
+    params::{Meta, Sender},
     wire,
 };
 use crate::{
@@ -30,9 +31,13 @@ pub(super) struct Session {
     pub(super) version: ProtocolVersion,
     /// The server offers tools.
     pub(super) tools: bool,
+    /// It tells when they change.
+    pub(super) tells_changes: bool,
     pub(super) server: ServerInfo,
-    /// `_meta` of every request: who we are, where no `initialize` told it.
-    pub(super) meta: Map<String, Value>,
+    /// Who we are, for every request, where no `initialize` told it.
+    pub(super) sender: Option<Sender>,
+    /// `None` in a session that was begun elsewhere.
+    pub(super) about: Option<About>,
     /// The server may have forgotten it: begin anew before the next call.
     pub(super) suspect: AtomicBool,
 }
@@ -46,18 +51,57 @@ pub(super) struct ServerInfo {
 }
 
 /// Versions with `initialize`, newest first, in the order in which they are offered.
-const OFFERED: [ProtocolVersion; 3] =
+pub(super) const OFFERED: [ProtocolVersion; 3] =
     [ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_03_26];
 
 /// No more of an answer to a handshake is read.
 const CAP: u64 = limits::BODY_CAP_FLOOR_BYTES.default;
 
 /// Comes to terms with a server that nothing is known about.
-pub(super) async fn connect(upstream: &Arc<Upstream>, trail: &Trail) -> Result<Session, Error> {
-    match discover(upstream, trail).await? {
+pub(super) async fn connect(channel: &Channel, trail: &Trail) -> Result<Session, Error> {
+    match discover(channel, trail).await? {
         Probe::Modern(session) => Ok(*session),
-        Probe::Older(first) => initialize(upstream, first, trail).await,
+        Probe::Older(first) => initialize(channel, first, None, trail).await,
     }
+}
+
+/// Begins an own session for a client that declared `capabilities` and asked for `version`. A server
+/// that does not know `initialize` is asked for the newer era.
+pub(super) async fn open(
+    channel: &Channel,
+    capabilities: &RawValue,
+    version: &str,
+    trail: &Trail,
+) -> Result<Session, Error> {
+    let first = ProtocolVersion::KNOWN_VERSIONS
+        .iter()
+        .find(|known| known.as_str() == version && known.has_initialize())
+        .unwrap_or(&OFFERED[0]);
+    let refused = match initialize(channel, first.clone(), Some(capabilities), trail).await {
+        Ok(session) => return Ok(session),
+        Err(refused) if refused.code != Code::UpstreamFormat && refused.code != Code::NotFound => {
+            return Err(refused);
+        }
+        Err(refused) => refused,
+    };
+    match discover(channel, trail).await {
+        Ok(Probe::Modern(session)) => Ok(*session),
+        Ok(Probe::Older(_)) | Err(_) => Err(refused),
+    }
+}
+
+/// An own session that was begun elsewhere: nothing is asked.
+pub(super) fn resume(link: Link, version: &ProtocolVersion) -> Result<Session, Error> {
+    Ok(Session {
+        sender: sender(version)?,
+        version: version.clone(),
+        link,
+        tools: true,
+        tells_changes: false,
+        server: ServerInfo::default(),
+        about: None,
+        suspect: AtomicBool::new(false),
+    })
 }
 
 enum Probe {
@@ -66,14 +110,13 @@ enum Probe {
     Older(ProtocolVersion),
 }
 
-async fn discover(upstream: &Arc<Upstream>, trail: &Trail) -> Result<Probe, Error> {
+async fn discover(channel: &Channel, trail: &Trail) -> Result<Probe, Error> {
     let version = ProtocolVersion::V_2026_07_28;
-    let meta = client_context(&version)?;
-    let params = json!({ "_meta": meta });
-    let message = wire::message(Some(upstream.next_id()), "server/discover", Some(params))?;
-    let link =
-        Link { endpoint: upstream.url.clone(), version: Some(version.clone()), session: None };
-    let request = upstream.request(&link, &message, CAP, trail);
+    let sender = sender(&version)?;
+    let params = json!({ "_meta": Meta::of(sender.as_ref()) });
+    let message = wire::message(Some(channel.next_id()), "server/discover", Some(params))?;
+    let link = Link { version: Some(version.clone()), ..Link::default() };
+    let request = channel.request(&link, &message, CAP, trail, None);
     let Ok(answer) = tokio::time::timeout(limits::PROBE_TIMEOUT_MS.millis(), request).await else {
         return Ok(Probe::Older(newest_of(&[])?));
     };
@@ -92,14 +135,51 @@ async fn discover(upstream: &Arc<Upstream>, trail: &Trail) -> Result<Probe, Erro
     if !found.supported_versions.iter().any(|supported| supported == version.as_str()) {
         return Ok(Probe::Older(newest_of(&found.supported_versions)?));
     }
-    Ok(Probe::Modern(Box::new(Session {
-        link: Link { endpoint: answered.endpoint, ..link },
+    let Discovered { capabilities, instructions, meta, .. } = found;
+    let about = about(&version, capabilities, meta.server, instructions, answered.result);
+    let link = Link { endpoint: answered.endpoint, ..link };
+    Ok(Probe::Modern(Box::new(session(link, version, sender, about))))
+}
+
+fn session(link: Link, version: ProtocolVersion, sender: Option<Sender>, about: About) -> Session {
+    let tools = serde_json::from_str::<Capabilities<'_>>(about.capabilities.get())
+        .ok()
+        .and_then(|capabilities| capabilities.tools);
+    let told: Option<Tools> = tools.and_then(|tools| serde_json::from_str(tools.get()).ok());
+    let server = about.server_info.as_deref();
+    let server = server.and_then(|server| serde_json::from_str(server.get()).ok());
+    let tools = tools.is_some();
+    Session {
+        link,
         version,
-        tools: found.capabilities.tools.is_some(),
-        server: found.meta.server.unwrap_or_default(),
-        meta,
+        tools,
+        tells_changes: told.is_some_and(|told| told.list_changed),
+        server: server.unwrap_or_default(),
+        sender,
+        about: Some(about),
         suspect: AtomicBool::new(false),
-    })))
+    }
+}
+
+fn about(
+    version: &ProtocolVersion,
+    capabilities: Option<Arc<RawValue>>,
+    server_info: Option<Arc<RawValue>>,
+    instructions: Option<String>,
+    raw: Bytes,
+) -> About {
+    About {
+        version: version.to_string(),
+        capabilities: capabilities.unwrap_or_else(nothing),
+        server_info,
+        instructions,
+        raw,
+    }
+}
+
+/// `{}`.
+pub(super) fn nothing() -> Arc<RawValue> {
+    RawValue::from_string("{}".to_owned()).expect("an empty object is JSON").into()
 }
 
 /// Whether a failed probe says that asking again is vain: the server cannot be reached, refuses the
@@ -136,19 +216,21 @@ fn no_common_version() -> Error {
 }
 
 /// Opens a session of the older era. A server that refuses a version is offered those that it
-/// names, else the next older one.
+/// names, else the next one: for a shared session (`capabilities` is `None`) only older ones.
 pub(super) async fn initialize(
-    upstream: &Arc<Upstream>,
+    channel: &Channel,
     first: ProtocolVersion,
+    capabilities: Option<&RawValue>,
     trail: &Trail,
 ) -> Result<Session, Error> {
+    let any = capabilities.is_some();
     let mut left: Vec<ProtocolVersion> =
-        OFFERED.into_iter().filter(|version| *version <= first).collect();
+        OFFERED.into_iter().filter(|version| any || *version <= first).collect();
     let mut offer = first;
     loop {
         left.retain(|version| *version != offer);
-        match offer_version(upstream, &offer, trail).await {
-            Ok(answered) => return agree(upstream, answered, trail).await,
+        match offer_version(channel, &offer, capabilities, trail).await {
+            Ok(answered) => return agree(channel, answered, trail).await,
             Err(Fault::Rpc { error, .. }) => {
                 let named = error.supported_versions();
                 let next = left
@@ -174,23 +256,30 @@ pub(super) async fn initialize(
 }
 
 async fn offer_version(
-    upstream: &Arc<Upstream>,
+    channel: &Channel,
     version: &ProtocolVersion,
+    capabilities: Option<&RawValue>,
     trail: &Trail,
 ) -> Result<Answered, Fault> {
-    let params = InitializeRequestParams::new(ClientCapabilities::default(), ourselves())
-        .with_protocol_version(version.clone());
-    let message = wire::message(Some(upstream.next_id()), "initialize", Some(params))?;
-    let link = Link { endpoint: upstream.url.clone(), version: None, session: None };
-    upstream.request(&link, &message, CAP, trail).await
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        protocol_version: &'a str,
+        capabilities: &'a RawValue,
+        client_info: Implementation,
+    }
+    let none = nothing();
+    let params = Params {
+        protocol_version: version.as_str(),
+        capabilities: capabilities.unwrap_or(&none),
+        client_info: ourselves(),
+    };
+    let message = wire::message(Some(channel.next_id()), "initialize", Some(params))?;
+    channel.request(&Link::default(), &message, CAP, trail, None).await
 }
 
-async fn agree(
-    upstream: &Arc<Upstream>,
-    answered: Answered,
-    trail: &Trail,
-) -> Result<Session, Error> {
-    let Answered { result, session, endpoint } = answered;
+async fn agree(channel: &Channel, answered: Answered, trail: &Trail) -> Result<Session, Error> {
+    let Answered { result, session: id, endpoint } = answered;
     let found: Initialized = serde_json::from_slice(&result).map_err(|error| {
         Error::new(Code::UpstreamFormat, "the server's answer to initialize cannot be read")
             .because(words::NotAsExpected::from(error))
@@ -200,35 +289,25 @@ async fn agree(
         .find(|known| known.as_str() == found.protocol_version)
         .cloned()
         .ok_or_else(no_common_version)?;
-    let link = Link { endpoint, version: Some(version.clone()), session };
-    let meta = if version.has_initialize() { Map::new() } else { client_context(&version)? };
+    let link = Link { endpoint, version: Some(version.clone()), session: id };
     let initialized = wire::message(None, "notifications/initialized", None::<()>)?;
-    upstream.notify(&link, &initialized, trail).await.map_err(|Failure { error, .. }| error)?;
-    Ok(Session {
-        link,
-        version,
-        tools: found.capabilities.tools.is_some(),
-        server: found.server_info.unwrap_or_default(),
-        meta,
-        suspect: AtomicBool::new(false),
-    })
+    channel.notify(&link, &initialized, trail).await.map_err(|Failure { error, .. }| error)?;
+    let about = about(&version, found.capabilities, found.server_info, found.instructions, result);
+    let sender = sender(&version)?;
+    Ok(session(link, version, sender, about))
 }
 
 fn ourselves() -> Implementation {
     Implementation::new("bailiwick", env!("CARGO_PKG_VERSION"))
 }
 
-/// We declare no capabilities: a server has nothing to ask us.
-fn client_context(version: &ProtocolVersion) -> Result<Map<String, Value>, Error> {
-    let context = RequestMetaObject::with_client_context(
-        version.clone(),
-        ourselves(),
-        ClientCapabilities::default(),
-    );
-    match serde_json::to_value(context).map_err(Error::internal)? {
-        Value::Object(map) => Ok(map),
-        _ => Err(Error::internal("_meta is not an object")),
+/// What each request says in the newer era; before it, `initialize` says it once.
+fn sender(version: &ProtocolVersion) -> Result<Option<Sender>, Error> {
+    if version.has_initialize() {
+        return Ok(None);
     }
+    let client = serde_json::value::to_raw_value(&ourselves()).map_err(Error::internal)?;
+    Ok(Some(Sender { version: version.to_string(), client }))
 }
 
 #[derive(Deserialize)]
@@ -236,7 +315,9 @@ fn client_context(version: &ProtocolVersion) -> Result<Map<String, Value>, Error
 struct Discovered {
     supported_versions: Vec<String>,
     #[serde(default)]
-    capabilities: Capabilities,
+    capabilities: Option<Arc<RawValue>>,
+    #[serde(default)]
+    instructions: Option<String>,
     #[serde(default, rename = "_meta")]
     meta: DiscoveredMeta,
 }
@@ -244,7 +325,7 @@ struct Discovered {
 #[derive(Default, Deserialize)]
 struct DiscoveredMeta {
     #[serde(default, rename = "io.modelcontextprotocol/serverInfo")]
-    server: Option<ServerInfo>,
+    server: Option<Arc<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -252,13 +333,22 @@ struct DiscoveredMeta {
 struct Initialized {
     protocol_version: String,
     #[serde(default)]
-    capabilities: Capabilities,
+    capabilities: Option<Arc<RawValue>>,
     #[serde(default)]
-    server_info: Option<ServerInfo>,
+    server_info: Option<Arc<RawValue>>,
+    #[serde(default)]
+    instructions: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-struct Capabilities {
+#[derive(Deserialize)]
+struct Capabilities<'a> {
+    #[serde(borrow, default)]
+    tools: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Tools {
     #[serde(default)]
-    tools: Option<IgnoredAny>,
+    list_changed: bool,
 }

@@ -17,10 +17,15 @@ pub(super) fn add(
     schema: Option<&RawValue>,
     arguments: &RawValue,
 ) {
-    insert(headers, "mcp-name", name);
+    add_name(headers, name);
     if let Some(schema) = schema {
         add_arguments(headers, schema, arguments);
     }
+}
+
+/// What is called or read, of a request that is named by it.
+pub(super) fn add_name(headers: &mut HeaderMap, name: &str) {
+    insert(headers, "mcp-name", name);
 }
 
 fn add_arguments(headers: &mut HeaderMap, schema: &RawValue, arguments: &RawValue) {

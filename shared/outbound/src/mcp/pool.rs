@@ -17,14 +17,21 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    CallFailure, ClientKey, Discovery, Target, ToolAnswer, ToolCall, client::Client, discovery,
-    exchange::Trail,
+    About, Answer, Call, CallFailure, ClientKey, Discovery, ListChanges, Listening, Opened, Target,
+    changes::{Changes, Hints},
+    channel::{self, Means, Trail},
+    client::Client,
+    discovery,
 };
-use crate::http::{GuardedHttp, Ran};
+use crate::{
+    http::{GuardedHttp, Ran},
+    stdio::Stdio,
+};
 
 /// All MCP clients of a process. Cheap to clone.
 ///
@@ -35,7 +42,11 @@ pub struct McpClients(Arc<Pool>);
 
 struct Pool {
     http: GuardedHttp,
+    stdio: Stdio,
     slots: Mutex<HashMap<ClientKey, Slot>>,
+    /// Which of a server's clients reads the stream of its own messages, for all of them.
+    standing: Mutex<HashMap<(TenantId, ServerId), Weak<Client>>>,
+    changes: Arc<Changes>,
     tasks: TaskTracker,
     /// The task that closes idle clients runs.
     swept: AtomicBool,
@@ -50,31 +61,36 @@ type Connecting = Shared<BoxFuture<'static, Result<Arc<Client>, Arc<Error>>>>;
 
 impl McpClients {
     #[must_use]
-    pub fn new(http: GuardedHttp) -> Self {
+    pub fn new(http: GuardedHttp, stdio: Stdio) -> Self {
         Self(Arc::new(Pool {
             http,
+            stdio,
             slots: Mutex::default(),
+            standing: Mutex::default(),
+            changes: Arc::default(),
             tasks: TaskTracker::new(),
             swept: AtomicBool::new(false),
         }))
     }
 
-    /// Calls a tool and gives the result as it came. Connects first if need be, inside `deadline`.
+    /// Sends one request and gives the result as it came. Connects first if need be, inside `deadline`.
     ///
     /// On `cancel` (`CANCELLED`) and at `deadline` (`TIMEOUT`) it returns at once; the server is told
-    /// by `notifications/cancelled`, in the newer era by closing the stream. The same happens when
-    /// the future is dropped.
+    /// by `notifications/cancelled` with the id that we gave, in the newer era over HTTP by closing the
+    /// stream. The same happens when the future is dropped.
     ///
     /// A JSON-RPC error is `TOOL_ERROR` with `rpc`. Transport: `UPSTREAM_UNAVAILABLE`,
     /// `UPSTREAM_FORMAT`, `UNAUTHORIZED`, `INSUFFICIENT_SCOPE`, `RATE_LIMITED`,
-    /// `RESPONSE_TOO_LARGE`, `NOT_FOUND`, `SERVER_MISCONFIGURED` (egress).
-    pub async fn call_tool(
+    /// `RESPONSE_TOO_LARGE`, `NOT_FOUND`, `SERVER_MISCONFIGURED` (egress). `INVALID_INPUT` for params
+    /// that are no object. An own session that is no more:
+    /// [`is_session_lost`](super::is_session_lost).
+    pub async fn call(
         &self,
         target: &Target,
-        call: ToolCall,
+        call: Call,
         deadline: Instant,
         cancel: CancellationToken,
-    ) -> Result<ToolAnswer, CallFailure> {
+    ) -> Result<Answer, CallFailure> {
         let trail = Trail::default();
         let ended = |code: Code, words: &str| {
             let ran = if trail.sent.load(Ordering::Relaxed) { Ran::Unknown } else { Ran::No };
@@ -83,16 +99,13 @@ impl McpClients {
         if cancel.is_cancelled() {
             return ended(Code::Cancelled, "the call was cancelled");
         }
-        let work = async {
+        let work = Box::pin(async {
             let client = self.client(target, &trail).await.map_err(CallFailure::not_run)?;
             client.call(&call, &trail).await
-        };
+        });
         tokio::select! {
             biased;
-            outcome = work => outcome.map(|raw| ToolAnswer {
-                raw,
-                upstream_requests: trail.requests.load(Ordering::Relaxed),
-            }),
+            outcome = work => outcome,
             () = cancel.cancelled() => ended(Code::Cancelled, "the call was cancelled"),
             () = tokio::time::sleep_until(deadline) => {
                 ended(Code::Timeout, "the server did not answer in time")
@@ -103,7 +116,7 @@ impl McpClients {
     /// Lists the tools. `fresh` uses a client of its own and ends its session afterwards.
     ///
     /// `TIMEOUT` at `deadline`; `UPSTREAM_FORMAT` for a list that cannot be read or repeats a cursor;
-    /// otherwise as [`call_tool`](Self::call_tool). A server that offers no tools has none.
+    /// otherwise as [`call`](Self::call). A server that offers no tools has none.
     pub async fn discover(
         &self,
         target: &Target,
@@ -111,35 +124,129 @@ impl McpClients {
         deadline: Instant,
     ) -> Result<Discovery, Error> {
         let trail = Trail::default();
-        let work = async {
+        let work = Box::pin(async {
             let client = if fresh {
-                let tasks = self.0.tasks.clone();
-                Arc::new(Client::connect(&self.0.http, target, tasks, &trail).await?)
+                // Whoever looks at the tools needs no hint that they changed.
+                let means = Means { hints: Hints::default(), ..self.0.means(&target.key) };
+                Arc::new(Client::connect(&means, target, &trail).await?)
             } else {
                 self.client(target, &trail).await?
             };
             discovery::discover(&client, &trail).await
-        };
+        });
         tokio::time::timeout_at(deadline, work).await.unwrap_or_else(|_| {
             Err(Error::new(Code::Timeout, "the server did not list its tools in time"))
         })
     }
 
-    /// Closes every client of a server, of any revision and identity. Calls in flight end by
-    /// themselves; then their session is ended too.
+    /// What a server says of itself; connects if need be. `TIMEOUT` at `deadline`. Of an own session it
+    /// is known to the process that began it alone.
+    pub async fn about(&self, target: &Target, deadline: Instant) -> Result<About, Error> {
+        let trail = Trail::default();
+        let work = async { self.client(target, &trail).await?.about() };
+        tokio::time::timeout_at(deadline, work).await.unwrap_or_else(|_| {
+            Err(Error::new(Code::Timeout, "the server did not say in time what it is"))
+        })
+    }
+
+    /// Begins the own session that `target.key.session` names: `initialize` with these client
+    /// capabilities (JSON of `ClientCapabilities`) and, first, this version. A server that speaks only
+    /// 2026-07-28 has no sessions; then requests are sent to it one by one all the same, and what a
+    /// client can do goes with each of them ([`Call::capabilities`]).
+    ///
+    /// One that is open under the same key is dropped, without an end. Errors as of
+    /// [`call`](Self::call).
+    pub async fn open(
+        &self,
+        target: &Target,
+        capabilities: &RawValue,
+        version: &str,
+        deadline: Instant,
+    ) -> Result<Opened, Error> {
+        let (trail, means) = (Trail::default(), self.0.means(&target.key));
+        let work = Box::pin(Client::open(&means, target, capabilities, version, &trail));
+        let client = tokio::time::timeout_at(deadline, work).await.unwrap_or_else(|_| {
+            Err(Error::new(Code::Timeout, "the server did not begin a session in time"))
+        })?;
+        let opened = Opened { about: client.about()?, resume: client.to_resume() };
+        let client = Arc::new(client);
+        let connecting: Connecting = std::future::ready(Ok(client)).boxed().shared();
+        // A future that nobody polled has no outcome to look at.
+        let _client = connecting.clone().await;
+        self.put(target, connecting);
+        Ok(opened)
+    }
+
+    /// Ends an own session for good (DELETE, or the end of the program), wherever it was begun. Waits
+    /// until the server knows, or [`limits::FAREWELL_TIMEOUT_MS`].
+    pub async fn close(&self, target: &Target) {
+        let slot = self.slots().remove(&target.key);
+        let held =
+            slot.and_then(|slot| slot.connecting.peek().and_then(|ended| ended.clone().ok()));
+        let client = match (held, &target.resume) {
+            (Some(client), _) => client,
+            (None, Some(resume)) => {
+                let means = self.0.means(&target.key);
+                let Ok(client) = Client::resume(&means, target, resume).await else { return };
+                Arc::new(client)
+            }
+            (None, None) => return,
+        };
+        client.close().await;
+    }
+
+    /// Listens to what a server says outside of any request, until the answer is dropped. Sessions of
+    /// the older eras: GET, resumed where it breaks off, everything comes. 2026-07-28:
+    /// `subscriptions/listen` with `filter` (JSON of its `notifications`; `None`: the three lists).
+    ///
+    /// `deadline` bounds how long it takes until the server speaks. Where a server has no such stream:
+    /// [`is_not_offered`](super::is_not_offered). Of a shared client only notifications come.
+    pub async fn listen(
+        &self,
+        target: &Target,
+        filter: Option<&RawValue>,
+        deadline: Instant,
+    ) -> Result<Listening, Error> {
+        let every_list: &RawValue = serde_json::from_str(EVERY_LIST).map_err(Error::internal)?;
+        let trail = Trail::default();
+        let work = async {
+            let client = self.client(target, &trail).await?;
+            Listening::begin(client, filter.unwrap_or(every_list)).await
+        };
+        tokio::time::timeout_at(deadline, work).await.unwrap_or_else(|_| {
+            Err(Error::new(Code::Timeout, "the server did not begin to speak in time"))
+        })
+    }
+
+    /// Which servers said that their tools changed, in whatever stream. Several readers share them.
+    #[must_use]
+    pub fn list_changes(&self) -> ListChanges {
+        ListChanges(Arc::clone(&self.0.changes))
+    }
+
+    /// Closes every client of a server, of any revision and identity, own sessions too. Calls in flight
+    /// end by themselves; then their session is ended too.
     #[expect(clippy::unused_async, reason = "callers await it: closing may come to wait")]
     pub async fn forget(&self, tenant: TenantId, server: &ServerId) {
         let mut slots = self.slots();
         let gone = slots.extract_if(|key, _| key.tenant == tenant && key.server == *server);
         let gone: Vec<_> = gone.collect();
         drop(slots);
-        drop(gone);
+        for (_, slot) in gone {
+            if let Some(Ok(client)) = slot.connecting.peek() {
+                client.leave_for_good();
+            }
+        }
     }
 
-    /// Closes every client and waits until the servers were told, or `deadline`.
+    /// Closes every client, but for own sessions that another process can go on with, and waits until the servers were told, or `deadline`.
     pub async fn close_all(&self, deadline: Instant) {
         let gone = std::mem::take(&mut *self.slots());
-        drop(gone);
+        for slot in gone.into_values() {
+            if let Some(Ok(client)) = slot.connecting.peek() {
+                client.leave();
+            }
+        }
         self.0.tasks.close();
         // Late: the servers find out by their own time-outs.
         let _told = tokio::time::timeout_at(deadline, self.0.tasks.wait()).await;
@@ -160,7 +267,7 @@ impl McpClients {
             let requests = counted.requests.load(Ordering::Relaxed);
             trail.requests.fetch_add(requests, Ordering::Relaxed);
         }
-        outcome.map_err(|error| {
+        outcome.inspect(|client| self.stand(client, &target.key)).map_err(|error| {
             let mut slots = self.slots();
             if slots.get(&target.key).is_some_and(|slot| slot.connecting.ptr_eq(&connecting)) {
                 slots.remove(&target.key);
@@ -187,25 +294,54 @@ impl McpClients {
         }
         let trail = Arc::new(Trail::default());
         let connecting = self.connect(target.clone(), Arc::clone(&trail));
-        let slot = Slot { connecting: connecting.clone(), used_at: now };
-        let replaced = slots.insert(target.key.clone(), slot);
-        let surplus = evict_least_used(&mut slots);
+        let replaced = place(&mut slots, target, connecting.clone());
         drop(slots);
-        drop((replaced, surplus));
+        drop(replaced);
         self.sweep_from_now_on();
         (connecting, Some(trail))
     }
 
+    fn put(&self, target: &Target, connecting: Connecting) {
+        let mut slots = self.slots();
+        let replaced = place(&mut slots, target, connecting);
+        drop(slots);
+        drop(replaced);
+        self.sweep_from_now_on();
+    }
+
     /// In a task of its own: a caller that gives up must not break it off for the others.
     fn connect(&self, target: Target, trail: Arc<Trail>) -> Connecting {
-        let (http, tasks) = (self.0.http.clone(), self.0.tasks.clone());
+        let means = self.0.means(&target.key);
         let attempt = tokio::spawn(async move {
-            Client::connect(&http, &target, tasks, &trail).await.map(Arc::new).map_err(Arc::new)
+            let client = match (target.key.session, &target.resume) {
+                (None, _) => Client::connect(&means, &target, &trail).await,
+                (Some(_), Some(resume)) => Client::resume(&means, &target, resume).await,
+                (Some(_), None) => Err(channel::session_lost()),
+            };
+            client.map(Arc::new).map_err(Arc::new)
         });
         attempt
             .map(|ended| ended.unwrap_or_else(|panic| Err(Arc::new(Error::internal(panic)))))
             .boxed()
             .shared()
+    }
+
+    /// Sees to it that one of a server's shared clients hears when its tools change.
+    fn stand(&self, client: &Arc<Client>, key: &ClientKey) {
+        let session = client.session();
+        let keeps_something = session.link.session.is_some() || !session.link.has_sessions();
+        if client.is_own() || !session.tells_changes || !keeps_something {
+            return;
+        }
+        let mut standing = self.0.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_server = standing.entry((key.tenant, key.server.clone())).or_default();
+        match of_server.upgrade() {
+            Some(other) if !other.is_dead() && other.standing.is_settled() => {}
+            _ => {
+                *of_server = Arc::downgrade(client);
+                client.standing.begin(client.line(&session));
+            }
+        }
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<ClientKey, Slot>> {
@@ -226,9 +362,12 @@ impl McpClients {
                 let pool = Self(pool);
                 let gone: Vec<_> = {
                     let mut slots = pool.slots();
-                    slots.extract_if(|_, slot| slot.used_at.elapsed() >= idle).collect()
+                    let is_idle = |slot: &Slot| slot.used_at.elapsed() >= idle && !slot.is_used();
+                    slots.extract_if(|_, slot| is_idle(slot)).collect()
                 };
                 drop(gone);
+                let mut standing = pool.0.standing.lock().unwrap_or_else(PoisonError::into_inner);
+                standing.retain(|_, client| client.strong_count() > 0);
             }
         });
     }
@@ -240,11 +379,45 @@ impl std::fmt::Debug for McpClients {
     }
 }
 
+impl Pool {
+    fn means(&self, key: &ClientKey) -> Means {
+        Means {
+            http: self.http.clone(),
+            stdio: self.stdio.clone(),
+            tasks: self.tasks.clone(),
+            hints: Hints::of(&self.changes, key.tenant, &key.server),
+        }
+    }
+}
+
+impl Slot {
+    /// Somebody calls or listens, however long ago that began.
+    fn is_used(&self) -> bool {
+        matches!(self.connecting.peek(), Some(Ok(client)) if Arc::strong_count(client) > 1)
+    }
+}
+
+/// What a server of 2026-07-28 is asked to tell where nobody chose.
+const EVERY_LIST: &str =
+    r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}"#;
+
+/// Puts a client into its slot and gives what has to leave, to be dropped without the lock.
+fn place(
+    slots: &mut HashMap<ClientKey, Slot>,
+    target: &Target,
+    connecting: Connecting,
+) -> (Option<Slot>, Option<Slot>) {
+    let slot = Slot { connecting, used_at: Instant::now() };
+    let replaced = slots.insert(target.key.clone(), slot);
+    (replaced, evict_least_used(slots))
+}
+
 fn evict_least_used(slots: &mut HashMap<ClientKey, Slot>) -> Option<Slot> {
     if slots.len() <= limits::CLIENTS_POOLED.size() {
         return None;
     }
-    let oldest = slots.iter().min_by_key(|(_, slot)| slot.used_at).map(|(key, _)| key.clone())?;
+    let oldest = slots.iter().min_by_key(|(_, slot)| (slot.is_used(), slot.used_at));
+    let oldest = oldest.map(|(key, _)| key.clone())?;
     slots.remove(&oldest)
 }
 

@@ -37,6 +37,16 @@ impl Parser {
         self.ready.pop_front()
     }
 
+    /// Bytes of the event that has not ended yet.
+    pub(super) fn held(&self) -> u64 {
+        (self.line.len() + self.data.len() + self.kind.len()) as u64
+    }
+
+    /// What is held of it: its data, and the line under way.
+    pub(super) fn unfinished(&self) -> (&[u8], &[u8]) {
+        (&self.data, &self.line)
+    }
+
     /// For the stream that goes on where this one broke: an event cut in two comes again.
     pub(super) fn restart(self) -> Self {
         Self { last_event_id: self.last_event_id, retry: self.retry, ..Self::default() }

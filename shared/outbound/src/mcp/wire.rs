@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use domain::{Code, Error};
 use http::{HeaderMap, HeaderName};
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::Reply;
 use crate::{http::Failure, words};
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -14,6 +16,7 @@ pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A message ready to be sent, with the headers that only it has.
+#[derive(Debug)]
 pub(super) struct Message {
     /// `None` for a notification.
     pub(super) id: Option<u64>,
@@ -44,31 +47,60 @@ pub(super) fn message<P: Serialize>(
     Ok(Message { id, method: Some(method), body, headers: HeaderMap::new() })
 }
 
-/// Our answer to a request of the server: a pong, or that we offer no such thing.
-pub(super) fn reply(id: &RawValue, method: &str) -> Message {
-    let answer = if method == "ping" {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
-    } else {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"not offered by this client"}}}}"#
-        )
+/// Our answer to a request of the server. Without a `reply` it is a pong, or that we offer no such
+/// thing.
+pub(super) fn answer(id: &RawValue, method: &str, reply: Option<&Reply>) -> Message {
+    let outcome = match reply {
+        Some(Reply::Result(result)) => format!(r#""result":{result}"#),
+        Some(Reply::Error(error)) => format!(r#""error":{error}"#),
+        None if method == "ping" => r#""result":{}"#.to_owned(),
+        None => r#""error":{"code":-32601,"message":"not offered by this client"}"#.to_owned(),
     };
-    Message { id: None, method: None, body: answer.into(), headers: HeaderMap::new() }
+    // A line end inside would end the message on a pipe.
+    let body = format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#).replace(['\r', '\n'], " ");
+    Message { id: None, method: None, body: body.into(), headers: HeaderMap::new() }
 }
 
-/// What a server sent on a response to request `id`.
+/// One message of a server.
 #[derive(Debug)]
-pub(super) enum Incoming {
-    /// The JSON of `result`, shared with the body that it came in.
-    Result(Bytes),
-    Error(RpcError),
+pub(super) enum Spoken {
+    /// `id` is `None` where it is not one of ours; a server that could not read an id leaves it out of
+    /// its error.
+    Answer {
+        id: Option<u64>,
+        outcome: Outcome,
+    },
     /// A request to us.
     Request {
         id: Box<RawValue>,
         method: String,
+        params: Option<Box<RawValue>>,
     },
-    /// A notification, or an answer to something else.
-    Other,
+    Notification {
+        method: String,
+        params: Option<Box<RawValue>>,
+    },
+    /// JSON, and no message.
+    Nothing,
+}
+
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The JSON of `result`, shared with the body that it came in.
+    Result(Bytes),
+    Error(RpcError),
+}
+
+impl Spoken {
+    /// The answer to request `id`, or everything else back. On a response of its own, an error without
+    /// an id belongs to the request.
+    pub(super) fn answering(self, id: u64) -> Result<Outcome, Self> {
+        match self {
+            Self::Answer { id: Some(given), outcome } if given == id => Ok(outcome),
+            Self::Answer { id: None, outcome: outcome @ Outcome::Error(_) } => Ok(outcome),
+            other => Err(other),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,10 +109,17 @@ pub(super) struct RpcError {
     #[serde(default)]
     pub(super) message: String,
     #[serde(default)]
-    data: Option<Box<RawValue>>,
+    pub(super) data: Option<Box<RawValue>>,
 }
 
 impl RpcError {
+    /// Without what of our secrets it repeats.
+    pub(super) fn masked(mut self, secrets: &[SecretString]) -> Self {
+        self.message = words::masked(&self.message, secrets);
+        self.data = self.data.filter(|data| words::masked(data.get(), secrets) == data.get());
+        self
+    }
+
     /// The versions that a server names when it refuses ours (`data.supported`).
     pub(super) fn supported_versions(&self) -> Vec<String> {
         #[derive(Deserialize)]
@@ -104,33 +143,53 @@ struct Envelope<'a> {
     #[serde(default)]
     method: Option<String>,
     #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
+/// The messages of a body: one, or those of a batch, which 2025-03-26 has us receive.
+pub(super) fn messages(body: &Bytes) -> Result<Vec<Bytes>, Failure> {
+    if body.trim_ascii_start().first() != Some(&b'[') {
+        return Ok(vec![body.clone()]);
+    }
+    let batch: Vec<&RawValue> = serde_json::from_slice(body).map_err(malformed)?;
+    Ok(batch.into_iter().map(|message| body.slice_ref(message.get().as_bytes())).collect())
+}
+
+fn malformed(error: serde_json::Error) -> Failure {
+    Failure::unknown(
+        Error::new(Code::UpstreamFormat, "the server's answer is not a JSON-RPC message")
+            .because(words::NotAsExpected::from(error)),
+    )
+}
+
 /// Reads the envelope alone; `result` stays as it came. `UPSTREAM_FORMAT` where it is none.
-pub(super) fn incoming(body: &Bytes, id: u64) -> Result<Incoming, Failure> {
-    let malformed = |error: serde_json::Error| {
-        Failure::unknown(
-            Error::new(Code::UpstreamFormat, "the server's answer is not a JSON-RPC message")
-                .because(words::NotAsExpected::from(error)),
-        )
-    };
+pub(super) fn spoken(body: &Bytes) -> Result<Spoken, Failure> {
     let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(malformed)?;
-    let ours = envelope.id.is_some_and(|given| answers(given, id));
+    let owned = |params: Option<&RawValue>| params.map(ToOwned::to_owned);
     Ok(match envelope {
-        Envelope { method: Some(method), id: Some(id), .. } => {
-            Incoming::Request { id: id.to_owned(), method }
+        Envelope { method: Some(method), id: Some(id), params, .. } => {
+            Spoken::Request { id: id.to_owned(), method, params: owned(params) }
         }
-        Envelope { result: Some(result), .. } if ours => {
-            Incoming::Result(body.slice_ref(result.get().as_bytes()))
+        Envelope { method: Some(method), params, .. } => {
+            Spoken::Notification { method, params: owned(params) }
         }
-        // A server that could not read the id leaves it out.
-        Envelope { error: Some(error), id: given, .. } if ours || given.is_none() => {
-            Incoming::Error(serde_json::from_str(error.get()).map_err(malformed)?)
+        Envelope { result: Some(result), id: Some(id), .. } => Spoken::Answer {
+            id: number(id),
+            outcome: Outcome::Result(body.slice_ref(result.get().as_bytes())),
+        },
+        Envelope { error: Some(error), id, .. } => {
+            let error = serde_json::from_str(error.get()).map_err(malformed)?;
+            match id.map(number) {
+                // Somebody else's.
+                Some(None) => Spoken::Nothing,
+                ours => Spoken::Answer { id: ours.flatten(), outcome: Outcome::Error(error) },
+            }
         }
-        _ => Incoming::Other,
+        _ => Spoken::Nothing,
     })
 }
 
@@ -141,48 +200,107 @@ pub(super) fn refusal(body: &[u8]) -> Option<RpcError> {
     serde_json::from_str(envelope.error?.get()).ok()
 }
 
-/// Some servers give a number back as text.
-fn answers(given: &RawValue, id: u64) -> bool {
+/// An id that we gave. Some servers give a number back as text.
+fn number(given: &RawValue) -> Option<u64> {
     let text = given.get();
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-    text.parse() == Ok(id)
+    text.parse().ok()
+}
+
+/// What a message of the server says of its belonging.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Belonging<'a> {
+    #[serde(borrow, default)]
+    progress_token: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    request_id: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<Marked<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Marked<'a> {
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/subscriptionId")]
+    subscription: Option<&'a RawValue>,
+}
+
+/// The request of ours that a progress notification is about: our tokens are ids of requests.
+pub(super) fn progress_of(params: Option<&RawValue>) -> Option<u64> {
+    number(belonging(params).progress_token?)
+}
+
+/// The `subscriptions/listen` that a notification comes from.
+pub(super) fn subscription_of(params: Option<&RawValue>) -> Option<u64> {
+    number(belonging(params).meta?.subscription?)
+}
+
+/// The request of its own that a server takes back (`notifications/cancelled`), as it wrote the id.
+pub(super) fn cancelled_by(params: Option<&RawValue>) -> Option<Box<RawValue>> {
+    belonging(params).request_id.map(ToOwned::to_owned)
+}
+
+fn belonging(params: Option<&RawValue>) -> Belonging<'_> {
+    params.and_then(|params| serde_json::from_str(params.get()).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(body: &'static str) -> Incoming {
-        incoming(&Bytes::from_static(body.as_bytes()), 7).unwrap()
+    fn read(body: &'static str) -> Result<Outcome, Spoken> {
+        spoken(&Bytes::from_static(body.as_bytes())).unwrap().answering(7)
     }
 
     #[test]
     fn a_result_stays_as_it_came() {
         let result = r#"{ "n" : 123456789012345678901234567890, "n":1e400,"x":{"y":[ ]} }"#;
         let body = format!(r#"{{"result": {result} ,"extra":1,"id":7,"jsonrpc":"2.0"}}"#);
-        let Incoming::Result(raw) = incoming(&body.into(), 7).unwrap() else { panic!() };
+        let Ok(Outcome::Result(raw)) = spoken(&body.into()).unwrap().answering(7) else { panic!() };
         assert_eq!(raw, result);
     }
 
     #[test]
     fn an_answer_to_another_request_is_not_ours() {
-        assert!(matches!(read(r#"{"id":8,"result":{}}"#), Incoming::Other));
-        assert!(matches!(read(r#"{"result":{}}"#), Incoming::Other));
-        assert!(matches!(read(r#"{"id":"7","result":{}}"#), Incoming::Result(_)));
+        assert!(read(r#"{"id":8,"result":{}}"#).is_err());
+        assert!(read(r#"{"id":"x","error":{"code":1}}"#).is_err());
+        assert!(matches!(read(r#"{"result":{}}"#), Err(Spoken::Nothing)));
+        assert!(matches!(read(r#"{"id":"7","result":{}}"#), Ok(Outcome::Result(_))));
     }
 
     #[test]
     fn an_error_without_an_id_is_ours() {
         let read = read(r#"{"id":null,"error":{"code":-32600,"message":"no"}}"#);
-        assert!(matches!(read, Incoming::Error(RpcError { code: -32600, .. })));
+        assert!(matches!(read, Ok(Outcome::Error(RpcError { code: -32600, .. }))));
     }
 
     #[test]
     fn requests_and_notifications_of_the_server_are_told_apart() {
-        let request = read(r#"{"id":"a\"b","method":"ping"}"#);
-        let Incoming::Request { id, method } = request else { panic!() };
-        assert_eq!(reply(&id, &method).body, r#"{"jsonrpc":"2.0","id":"a\"b","result":{}}"#);
-        assert!(matches!(read(r#"{"method":"notifications/progress"}"#), Incoming::Other));
+        let request = read(r#"{"id":"a\"b","method":"ping","params":{"n":1e999}}"#);
+        let Err(Spoken::Request { id, method, params }) = request else { panic!() };
+        assert_eq!(answer(&id, &method, None).body, r#"{"jsonrpc":"2.0","id":"a\"b","result":{}}"#);
+        assert_eq!(params.unwrap().get(), r#"{"n":1e999}"#);
+        let progress = read(r#"{"method":"notifications/progress","params":{"progressToken":7}}"#);
+        let Err(Spoken::Notification { params, .. }) = progress else { panic!() };
+        assert_eq!(progress_of(params.as_deref()), Some(7));
+    }
+
+    #[test]
+    fn an_answer_to_a_server_is_one_line_with_the_result_as_it_was_given() {
+        let raw = |json: &str| RawValue::from_string(json.to_owned()).unwrap();
+        let reply = Reply::Result(raw("{\n\"n\": 18446744073709551616}"));
+        let written = answer(&raw("3"), "roots/list", Some(&reply)).body;
+        assert_eq!(written, r#"{"jsonrpc":"2.0","id":3,"result":{ "n": 18446744073709551616}}"#);
+        let refused = answer(&raw("3"), "roots/list", None).body;
+        assert!(refused.starts_with(br#"{"jsonrpc":"2.0","id":3,"error":{"code":-32601,"#));
+    }
+
+    #[test]
+    fn a_notification_tells_the_subscription_that_it_comes_from() {
+        let params = r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":"12"}}"#;
+        let params = RawValue::from_string(params.to_owned()).unwrap();
+        assert_eq!(subscription_of(Some(&params)), Some(12));
+        assert_eq!(subscription_of(None), None);
     }
 
     #[test]
@@ -200,7 +318,7 @@ mod tests {
     #[test]
     fn what_is_not_json_rpc_is_a_format_error() {
         for body in ["", "7", "<html>", r#"{"id":7"#, "{\"id\":7,\"result\":\"\u{0}\"}"] {
-            let failure = incoming(&Bytes::from(body), 7).err().map(|failure| failure.error.code);
+            let failure = spoken(&Bytes::from(body)).err().map(|failure| failure.error.code);
             assert_eq!(failure, Some(Code::UpstreamFormat), "{body}");
         }
     }

@@ -1,0 +1,234 @@
+//! An HTTP+SSE server (MCP 2024-11-05) written by hand, with the habits and faults of real ones.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Query, State},
+    http::{HeaderMap, Response, StatusCode, header},
+    routing::{get, post},
+};
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use url::Url;
+
+/// How a server behaves; may be changed while it runs.
+#[derive(Debug, Clone)]
+pub struct Habits {
+    /// Data of the `endpoint` event; `$SESSION` is the session's id. Empty: no such event.
+    pub endpoint: String,
+    pub line_end: &'static str,
+    /// Answers in the response to the POST instead of on the stream.
+    pub answers_in_post: bool,
+    /// Answers the POST only after its answer stands on the stream.
+    pub posts_late: bool,
+    /// Of each POST, if not 202.
+    pub post_status: Option<u16>,
+    pub get_status: Option<u16>,
+    /// Where GET /moved leads.
+    pub moved_to: String,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self {
+            endpoint: "/messages?session=$SESSION".to_owned(),
+            line_end: "\n",
+            answers_in_post: false,
+            posts_late: false,
+            post_status: None,
+            get_status: None,
+            moved_to: "/sse".to_owned(),
+        }
+    }
+}
+
+/// A running server; stops when dropped.
+pub struct SsePeer {
+    address: SocketAddr,
+    state: Arc<Served>,
+    serving: JoinHandle<()>,
+}
+
+struct Served {
+    habits: Mutex<Habits>,
+    /// By session.
+    streams: Mutex<HashMap<String, mpsc::UnboundedSender<String>>>,
+    begun: AtomicUsize,
+    received: Mutex<Vec<Value>>,
+    headers: Mutex<Vec<(String, HeaderMap)>>,
+}
+
+impl SsePeer {
+    pub async fn start(habits: Habits) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(Served {
+            habits: Mutex::new(habits),
+            streams: Mutex::default(),
+            begun: AtomicUsize::new(0),
+            received: Mutex::default(),
+            headers: Mutex::default(),
+        });
+        let router = Router::new()
+            .route("/sse", get(open))
+            .route("/moved", get(moved))
+            .route("/messages", post(take))
+            .with_state(Arc::clone(&state));
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { address, state, serving }
+    }
+
+    /// The address of the stream.
+    #[must_use]
+    pub fn url(&self, path: &str) -> Url {
+        format!("http://{}{path}", self.address).parse().unwrap()
+    }
+
+    pub fn change(&self, change: impl FnOnce(&mut Habits)) {
+        change(&mut self.state.habits.lock().unwrap());
+    }
+
+    /// Streams that were opened so far.
+    #[must_use]
+    pub fn begun(&self) -> usize {
+        self.state.begun.load(Ordering::SeqCst)
+    }
+
+    /// Messages of one method, in order.
+    #[must_use]
+    pub fn received(&self, method: &str) -> Vec<Value> {
+        let received = self.state.received.lock().unwrap();
+        received.iter().filter(|one| one["method"] == method).cloned().collect()
+    }
+
+    /// Everything that is no request or notification.
+    #[must_use]
+    pub fn replies(&self) -> Vec<Value> {
+        let received = self.state.received.lock().unwrap();
+        received.iter().filter(|one| one["method"].is_null()).cloned().collect()
+    }
+
+    /// Method of HTTP and headers of each request.
+    #[must_use]
+    pub fn headers(&self) -> Vec<(String, HeaderMap)> {
+        self.state.headers.lock().unwrap().clone()
+    }
+
+    /// Ends every stream.
+    pub fn cut(&self) {
+        self.state.streams.lock().unwrap().clear();
+    }
+}
+
+impl Drop for SsePeer {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn moved(State(state): State<Arc<Served>>) -> Response<Body> {
+    let to = state.habits.lock().unwrap().moved_to.clone();
+    Response::builder().status(302).header(header::LOCATION, to).body(Body::empty()).unwrap()
+}
+
+async fn open(State(state): State<Arc<Served>>, headers: HeaderMap) -> Response<Body> {
+    state.headers.lock().unwrap().push(("GET".to_owned(), headers));
+    let habits = state.habits.lock().unwrap().clone();
+    if let Some(status) = habits.get_status {
+        return Response::builder().status(status).body(Body::from("go away")).unwrap();
+    }
+    let session = format!("s{}", state.begun.fetch_add(1, Ordering::SeqCst));
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let end = habits.line_end;
+    sender.send(format!(": welcome{end}{end}")).unwrap();
+    if !habits.endpoint.is_empty() {
+        let endpoint = habits.endpoint.replace("$SESSION", &session);
+        sender.send(format!("event: endpoint{end}data: {endpoint}{end}{end}")).unwrap();
+    }
+    state.streams.lock().unwrap().insert(session, sender);
+    let events = UnboundedReceiverStream::new(receiver).map(Ok::<_, Infallible>);
+    Response::builder()
+        .header(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")
+        .body(Body::from_stream(events))
+        .unwrap()
+}
+
+async fn take(
+    State(state): State<Arc<Served>>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    state.headers.lock().unwrap().push(("POST".to_owned(), headers));
+    let message: Value = serde_json::from_slice(&body).unwrap();
+    state.received.lock().unwrap().push(message.clone());
+    let habits = state.habits.lock().unwrap().clone();
+    let stream = state.streams.lock().unwrap().get(&query["session"]).cloned();
+    let Some(stream) = stream else { return status(StatusCode::NOT_FOUND, "no such session") };
+    if let Some(given) = habits.post_status {
+        return status(StatusCode::from_u16(given).unwrap(), "refused");
+    }
+    let Some(answer) = answer(&state, &message) else {
+        return status(StatusCode::ACCEPTED, "Accepted");
+    };
+    if habits.answers_in_post {
+        return Response::builder()
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(answer))
+            .unwrap();
+    }
+    let end = habits.line_end;
+    let event = format!(": ping{end}{end}event: message{end}data: {answer}{end}{end}");
+    if stream.send(event).is_ok() && habits.posts_late {
+        std::future::pending::<()>().await;
+    }
+    status(StatusCode::ACCEPTED, "Accepted")
+}
+
+fn answer(state: &Served, message: &Value) -> Option<String> {
+    let id = message.get("id").filter(|_| message["method"].is_string())?;
+    let result = match message["method"].as_str()? {
+        "initialize" => json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "sse-peer", "version": "1"}}),
+        "tools/list" => json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}),
+        "tools/call" => match message["params"]["name"].as_str()? {
+            "never" => return None,
+            "cut" => {
+                state.streams.lock().unwrap().clear();
+                return None;
+            }
+            "long" => json!({"content": [{"type": "text", "text": "a".repeat(10_000_000)}]}),
+            "ask" => {
+                let ask = json!({"jsonrpc": "2.0", "id": "q", "method": "ping"});
+                let streams = state.streams.lock().unwrap();
+                for stream in streams.values() {
+                    stream.send(format!("data: {ask}\n\n")).unwrap();
+                }
+                json!({"content": []})
+            }
+            _ => json!({"content": [{"type": "text",
+                "text": message["params"]["arguments"].to_string()}]}),
+        },
+        method => {
+            let error = json!({"code": -32601, "message": format!("no method {method}")});
+            return Some(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string());
+        }
+    };
+    Some(json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string())
+}
+
+fn status(status: StatusCode, words: &'static str) -> Response<Body> {
+    Response::builder().status(status).body(Body::from(words)).unwrap()
+}
