@@ -1,7 +1,12 @@
 //! Servers through the REST API: forms, secrets, revisions, switches, deletion.
 
+mod confirming;
 mod deletion;
+mod exchange;
+mod programs;
+mod quarantine;
 mod secrets;
+mod variables;
 
 use domain::Role;
 use reqwest::StatusCode;
@@ -141,7 +146,7 @@ async fn unknown_fields_and_modes_to_come_are_refused() {
         json!({ "colour": "red" }),
         json!({ "authMode": "bearer" }),
         json!({ "authMode": "delegation" }),
-        json!({ "transport": "sse" }),
+        // Programs are the operator's to permit.
         json!({ "transport": "stdio", "command": "/bin/sh" }),
         json!({ "revision": 1 }),
     ] {

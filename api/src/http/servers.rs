@@ -1,10 +1,11 @@
 //! MCP servers of the tenant.
 
+mod exchange;
 mod json;
 
 use app::{
     Ctx,
-    servers::{Cursor, Shown},
+    servers::{Asks, Cursor, Shown},
 };
 use axum::{Json, extract::State, http::StatusCode};
 use domain::{Timestamp, ids::ServerId, server::ServerForm};
@@ -16,12 +17,12 @@ use crate::{
     Api,
     caller::Authenticated,
     http::{
-        body::Body,
+        body::{Body, Maybe},
         id::Id,
         page::{List, Page, PageQuery},
     },
     paths,
-    problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused},
+    problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused, TooMany},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -30,6 +31,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(get, replace, delete))
         .routes(routes!(switch))
         .routes(routes!(test))
+        .merge(exchange::routes())
 }
 
 /// Whether a server is on.
@@ -87,7 +89,8 @@ async fn get(
 ///
 /// `revision` is the one that the form was made from; another one by now is a conflict. Of `env`,
 /// `headers` and the client secret `null` keeps the stored value, a string replaces it, and what is
-/// left out is deleted.
+/// left out is deleted. Where scheme, host or port of the address change, or the command, no value is
+/// kept: each must be given anew.
 #[utoipa::path(put, path = paths::SERVER, tag = "servers",
     params(("server" = String, Path, description = "id or slug")), request_body = ServerBody,
     responses(
@@ -131,19 +134,37 @@ async fn switch(
     Ok(Json(Shown::Configured(Box::new(server)).into()))
 }
 
+/// What a test may be told.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TestForm {
+    /// That somebody looked at what an imported server makes us contact, and agrees. Needs the scope
+    /// `approve`.
+    #[serde(default)]
+    pub confirm: bool,
+}
+
 /// Connects to a server and lists its tools, with a client of its own, also while it is switched
 /// off. Nothing is called. Only a superadmin's test is written down, as the server's status.
+///
+/// The first test of an imported server asks: 409 with `details.confirm`, which says whom it would
+/// contact and with what (`commandLine` or `url`, names of headers and variables). The same with
+/// `{"confirm": true}` does it, and it is not asked again. Nobody is asked about a server that was
+/// switched on.
 #[utoipa::path(post, path = paths::SERVER_TEST, tag = "servers",
     params(("server" = String, Path, description = "id or slug")),
+    request_body = Option<TestForm>,
     responses(
         (status = 200, body = CheckAnswer, description = "also where the server failed"),
-        Refused, Missing))]
+        Refused, Missing, Conflicting, BadBody, TooMany))]
 async fn test(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
     Id(server): Id<String>,
+    Maybe(form): Maybe<TestForm>,
 ) -> Result<Json<CheckAnswer>, Problem> {
-    Ok(Json(app::servers::check(&ctx, &caller, &server).await?.into()))
+    let asks = if form.confirm { Asks::Confirmed } else { Asks::Ask };
+    Ok(Json(app::servers::check(&ctx, &caller, &server, asks).await?.into()))
 }
 
 /// Microseconds of the creation, and the id: what the list is ordered by.

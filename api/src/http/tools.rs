@@ -11,10 +11,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use domain::{
+    Error,
     ids::ToolId,
     json::Sha256Digest,
     permission::ToolPolicy,
-    tool::{Pin, Pinned, visible_text},
+    tool::{
+        Change, Diff, KnownTool, Pin, Pinned, diff, display_name, reveal_definition, visible_text,
+    },
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -27,13 +30,18 @@ use crate::{
         body::Body,
         id::{Id, Ids},
         page::{List, Page, PageQuery},
+        terms,
     },
     paths,
     problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused, Upstream},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(refresh)).routes(routes!(update))
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(refresh))
+        .routes(routes!(update))
+        .routes(routes!(approve))
 }
 
 /// A tool of a server.
@@ -44,6 +52,8 @@ pub struct Tool {
     pub id: ToolId,
     /// As the server calls it.
     pub name: String,
+    /// For a screen: a name that hides characters or imitates another one is escaped.
+    pub display_name: String,
     /// As agents call it.
     #[schema(example = "mcp__demo__echo")]
     pub agent_name: String,
@@ -58,10 +68,10 @@ pub struct Tool {
     pub definition_hash: Option<Sha256Digest>,
     pub enabled: bool,
     /// `ask`, `allow` or `deny`.
-    #[schema(value_type = String, example = "ask")]
+    #[schema(value_type = terms::Policy)]
     pub policy: ToolPolicy,
     /// `approved`, `quarantined` or `invalid`; agents see approved ones only.
-    #[schema(value_type = String, example = "approved")]
+    #[schema(value_type = terms::PinState)]
     pub pin: Pin,
     /// Why it is not approved.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,12 +81,29 @@ pub struct Tool {
     pub diff: Option<ToolDiff>,
 }
 
-/// What was approved, and what the server lists now.
+/// What was approved, what the server lists now, and where they differ. What hides in a text is escaped.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ToolDiff {
     /// Null: no definition of this tool ever was.
     pub approved: Option<ToolDefinition>,
     pub pending: Option<ToolDefinition>,
+    /// At most 100.
+    pub changes: Vec<ToolDifference>,
+    /// How many more there are.
+    pub more_changes: usize,
+}
+
+/// One place where two definitions differ.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct ToolDifference {
+    /// JSON pointer into the definition.
+    #[schema(example = "/inputSchema/properties/path/description")]
+    pub path: String,
+    /// A text as it is, anything else as JSON, at most 2,000 characters; null: there was nothing.
+    pub before: Option<String>,
+    /// Null: there is nothing any more.
+    pub after: Option<String>,
 }
 
 /// A definition as the server wrote it.
@@ -85,8 +112,17 @@ pub struct ToolDiff {
 pub struct ToolDefinition {
     #[schema(value_type = String)]
     pub definition_hash: Sha256Digest,
-    #[schema(value_type = Object)]
-    pub definition: Box<RawValue>,
+    /// Null: it is larger than 64 kB.
+    #[schema(value_type = Option<Object>)]
+    pub definition: Option<Box<RawValue>>,
+}
+
+/// Which definition somebody saw and releases.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ToolApproval {
+    #[schema(value_type = String)]
+    pub definition_hash: Sha256Digest,
 }
 
 /// What is to change; what is left out stays.
@@ -94,7 +130,7 @@ pub struct ToolDefinition {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolPatch {
     pub enabled: Option<bool>,
-    #[schema(value_type = Option<String>, example = "allow")]
+    #[schema(value_type = Option<terms::Policy>)]
     pub policy: Option<ToolPolicy>,
 }
 
@@ -119,7 +155,8 @@ async fn list(
     let after = page.after_by(read_cursor)?;
     let rows = page.rows();
     let tools = app::servers::tools::list(&ctx, &caller, &server, after.as_ref(), rows).await?;
-    Ok(Json(List::of(&page, tools, |tool| tool.known.tool_id.to_string())))
+    let list = move || List::of(&page, tools, |tool| tool.known.tool_id.to_string());
+    off_thread(list).await.map(Json)
 }
 
 /// Asks a server for its tools now. For superadmins. Answers with all of them when that ended within
@@ -137,8 +174,11 @@ async fn refresh(
 ) -> Result<Response, Problem> {
     Ok(match app::servers::tools::refresh(&ctx, &caller, &server).await? {
         Refreshed::Ended(tools) => {
-            let items = tools.into_iter().map(Tool::from).collect();
-            Json(List { items, next: None }).into_response()
+            let list = move || {
+                let items = tools.into_iter().map(Tool::from).collect();
+                List { items, next: None }
+            };
+            Json(off_thread(list).await?).into_response()
         }
         Refreshed::Running => {
             (StatusCode::ACCEPTED, Json(RefreshRunning { state: "running" })).into_response()
@@ -161,6 +201,31 @@ async fn update(
     let tool = ToolId(tool);
     let tool = app::servers::tools::change(&ctx, &caller, &server, &tool, change).await?;
     Ok(Json(tool.into()))
+}
+
+/// Releases a tool from quarantine, with the definition that somebody saw. For superadmins with the scope
+/// `approve`; idempotent. Another definition by now is a conflict, with its hash in `details`. Grants on
+/// the earlier definition end.
+#[utoipa::path(post, path = paths::SERVER_TOOL_APPROVE, tag = "tools",
+    params(("server" = String, Path, description = "id or slug"), ("tool" = String, Path)),
+    request_body = ToolApproval,
+    responses((status = 200, body = Tool), Refused, Missing, Conflicting, BadBody))]
+async fn approve(
+    State(ctx): State<Ctx>,
+    Authenticated(caller): Authenticated,
+    Ids(server, tool): Ids<String, String>,
+    Body(approval): Body<ToolApproval>,
+) -> Result<Json<Tool>, Problem> {
+    let (tool, seen) = (ToolId(tool), approval.definition_hash);
+    let tool = app::servers::tools::approve(&ctx, &caller, &server, &tool, seen).await?;
+    off_thread(|| tool.into()).await.map(Json)
+}
+
+/// Definitions may be long, and diffs of them are work.
+async fn off_thread<T: Send + 'static>(
+    render: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(render).await.map_err(|error| Problem(Error::internal(error)))
 }
 
 fn read_cursor(text: &str) -> Option<ToolId> {
@@ -191,11 +256,9 @@ impl From<app::servers::tools::Tool> for Tool {
             input_schema: shown.input_schema,
             output_schema: shown.output_schema,
             definition_hash: known.definition.as_ref().map(|pinned| pinned.hash),
-            diff: (known.pin == Pin::Quarantined).then(|| ToolDiff {
-                approved: known.approved().and_then(definition),
-                pending: known.pending.as_ref().and_then(definition),
-            }),
+            diff: (known.pin == Pin::Quarantined).then(|| ToolDiff::of(&known)),
             id: known.tool_id,
+            display_name: display_name(&known.original_name),
             name: known.original_name,
             agent_name: tool.agent_name,
             enabled: tool.enabled,
@@ -207,7 +270,32 @@ impl From<app::servers::tools::Tool> for Tool {
     }
 }
 
-fn definition(pinned: &Pinned) -> Option<ToolDefinition> {
-    let definition = RawValue::from_string(pinned.text.clone()).ok()?;
-    Some(ToolDefinition { definition_hash: pinned.hash, definition })
+impl ToolDiff {
+    fn of(known: &KnownTool) -> Self {
+        let approved = known.approved();
+        let pending = known.pending.as_ref();
+        let found =
+            pending.map(|pending| diff(approved.map(|one| one.text.as_str()), &pending.text));
+        let Diff { changes, more } = found.unwrap_or_default();
+        Self {
+            approved: approved.map(ToolDefinition::of),
+            pending: pending.map(ToolDefinition::of),
+            changes: changes.into_iter().map(ToolDifference::from).collect(),
+            more_changes: more,
+        }
+    }
+}
+
+impl ToolDefinition {
+    fn of(pinned: &Pinned) -> Self {
+        let definition = reveal_definition(&pinned.text);
+        let definition = definition.and_then(|text| RawValue::from_string(text).ok());
+        Self { definition_hash: pinned.hash, definition }
+    }
+}
+
+impl From<Change> for ToolDifference {
+    fn from(change: Change) -> Self {
+        Self { path: change.path, before: change.before, after: change.after }
+    }
 }

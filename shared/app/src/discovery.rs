@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::{
     Ctx, audit,
-    servers::{fixed_words, is_ours, load_target},
+    servers::{is_ours, load_target, words},
 };
 
 /// How a discovery ended that did not fail.
@@ -80,7 +80,7 @@ pub(crate) async fn save_status(
     };
     server.checked_at = Some(began);
     server.status = if failed.is_some() { ServerStatus::Error } else { ServerStatus::Ready };
-    server.status_error = failed.map(|error| fixed_words(error.code).to_owned());
+    server.status_error = failed.map(words);
     store::servers::save(&mut tx, &server).await?;
     tx.commit().await?;
     Ok(true)

@@ -3,29 +3,38 @@
 mod check;
 mod create;
 mod delete;
+mod export;
+mod grants;
+mod import;
+mod programs;
+mod quarantined;
 mod secrets;
 mod switch;
 pub mod tools;
 mod update;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use domain::{
     Caller, Error, Role,
     ids::{ServerId, TenantId},
     jobs::DiscoverTools,
-    server::AuthMode,
+    server::{AuthMode, FormRules, Variables},
 };
 pub use store::servers::{Cursor, Server};
 use store::{
     StoreError, Tx,
-    servers::{SecretKind, Wanted},
+    servers::{SecretKind, SecretName, Wanted},
 };
 
-pub use check::{Checked, CheckedTool, check};
-pub(crate) use check::{fixed_words, is_ours, load_target};
+pub use check::{Asks, Checked, CheckedTool, check};
+pub(crate) use check::{is_ours, load_target, words};
 pub use create::create;
 pub use delete::delete;
+pub use export::{Exported, export};
+pub use import::{Entry, import, preview};
+pub use programs::{check_programs, programs};
+pub use quarantined::quarantined;
 pub use switch::switch;
 pub use update::update;
 
@@ -39,7 +48,35 @@ pub struct Configured {
     pub env: Vec<String>,
     /// Names of headers.
     pub headers: Vec<String>,
+    /// Variables that env and headers refer to.
+    pub variables: Vec<String>,
     pub client_secret: bool,
+}
+
+/// What a form is measured against besides itself, held until the transaction ends.
+struct Around {
+    only_tenant: bool,
+    variables: Variables,
+}
+
+impl Around {
+    /// Takes the variables' lock, which comes before any row.
+    async fn load(tx: &mut Tx) -> Result<Self, StoreError> {
+        store::variables::lock(tx).await?;
+        Ok(Self {
+            only_tenant: store::tenants::is_only(tx).await?,
+            variables: store::variables::known(tx).await?,
+        })
+    }
+
+    fn rules<'a>(&'a self, ctx: &'a Ctx) -> FormRules<'a> {
+        FormRules {
+            urls: &ctx.url_rules,
+            stdio: &ctx.stdio,
+            only_tenant: self.only_tenant,
+            variables: &self.variables,
+        }
+    }
 }
 
 /// What everybody may know of a server that is switched on.
@@ -146,19 +183,22 @@ async fn with_secret_names(
     servers: Vec<Server>,
 ) -> Result<Vec<Configured>, StoreError> {
     let ids: Vec<ServerId> = servers.iter().map(|server| server.id.clone()).collect();
-    let mut names: HashMap<ServerId, Vec<(SecretKind, String)>> = HashMap::new();
+    let mut names: HashMap<ServerId, Vec<SecretName>> = HashMap::new();
     for secret in store::servers::secret_names(tx, &ids).await? {
-        names.entry(secret.server).or_default().push((secret.kind, secret.name));
+        names.entry(secret.server.clone()).or_default().push(secret);
     }
     let configured = servers.into_iter().map(|server| {
         let names = names.remove(&server.id).unwrap_or_default();
         let of = |wanted: SecretKind| {
-            let names = names.iter().filter(move |(kind, _)| *kind == wanted);
-            names.map(|(_, name)| name.clone()).collect::<Vec<_>>()
+            let names = names.iter().filter(move |secret| secret.kind == wanted);
+            names.map(|secret| secret.name.clone()).collect::<Vec<_>>()
         };
+        let variables: BTreeSet<&String> =
+            names.iter().flat_map(|secret| &secret.variables).collect();
         Configured {
             env: of(SecretKind::Env),
             headers: of(SecretKind::Header),
+            variables: variables.into_iter().cloned().collect(),
             client_secret: !of(SecretKind::ClientSecret).is_empty(),
             server,
         }

@@ -1,61 +1,185 @@
-//! Where a server's requests go: its address, and its headers opened and expanded.
+//! Where a server's requests go: its address, and its values opened and expanded.
+
+use std::collections::HashMap;
 
 use domain::{
     Code, Error,
     ids::{ServerId, TenantId},
-    server::{AuthMode, expand},
+    limits,
+    server::{
+        AuthMode, Destination, Transport, expand, missing_variable,
+        stdio::{Asked, StdioMode},
+        variable_elsewhere,
+    },
 };
-use http::HeaderName;
-use outbound::mcp::{ClientKey, Identity, Target};
+use http::{HeaderName, HeaderValue};
+use outbound::mcp::{ClientKey, Identity, Program, Reach, Target};
 use secrecy::{ExposeSecret, SecretString};
-use store::vault::{Purpose, RowName, Sealed, Vault};
+use store::{
+    servers::{SealedValue, SealedValues, SealedVariable},
+    vault::{Purpose, RowName, Sealed, Vault},
+};
 use url::Url;
 
-/// A header as it is stored: name, sealed value, key id.
-pub(crate) type SealedHeader = (String, String, String);
+use crate::Ctx;
 
-/// The one place that opens a server's headers.
+/// A server as it is stored, as far as its requests depend on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stored<'a> {
+    pub tenant: TenantId,
+    pub server: &'a ServerId,
+    pub transport: &'a str,
+    pub url: &'a str,
+    pub revision: i64,
+    pub auth_mode: &'a str,
+    pub values: &'a SealedValues,
+}
+
+/// The one place that opens what goes to a server.
 ///
-/// `CREDENTIALS_UNREADABLE` where no key opens one; `SERVER_MISCONFIGURED` where a variable is
-/// missing, or what is stored cannot be sent.
-pub(crate) fn target(
-    vault: &Vault,
-    tenant: TenantId,
-    server: &ServerId,
-    url: &str,
-    revision: i64,
-    auth_mode: &str,
-    headers: &[SealedHeader],
-) -> Result<Target, Error> {
-    let mode: AuthMode = auth_mode.parse()?;
-    let identity = match mode {
+/// `CREDENTIALS_UNREADABLE` where no key opens a value; `SERVER_MISCONFIGURED` where a variable is
+/// missing or not for this destination, a program is not permitted (any more), or what is stored cannot
+/// be sent.
+pub(crate) fn target(ctx: &Ctx, stored: &Stored<'_>) -> Result<Target, Error> {
+    let identity = match stored.auth_mode.parse()? {
         AuthMode::None => Identity::Anonymous,
         AuthMode::SharedHeaders => Identity::Shared,
         _ => return Err(misconfigured("the server's auth mode is not supported yet")),
     };
-    let url = Url::parse(url).map_err(|_| misconfigured("the server's address is no URL"))?;
-    let headers = headers.iter().map(|header| open(vault, tenant, server, header));
-    Ok(Target {
-        key: ClientKey { tenant, server: server.clone(), revision, identity },
-        url,
-        headers: headers.collect::<Result<_, _>>()?,
+    let key = ClientKey {
+        tenant: stored.tenant,
+        server: stored.server.clone(),
+        revision: stored.revision,
+        identity,
+        session: None,
+    };
+    let mut parts = Vec::new();
+    let reach = match stored.transport.parse()? {
+        Transport::Http => {
+            let (url, headers) = remote(ctx, stored, &mut parts)?;
+            Reach::Http { url, headers }
+        }
+        Transport::Sse => {
+            let (url, headers) = remote(ctx, stored, &mut parts)?;
+            Reach::Sse { url, headers }
+        }
+        Transport::Stdio => Reach::Stdio(program(ctx, stored, &mut parts)?),
+    };
+    Ok(Target { key, reach, resume: None, parts })
+}
+
+/// Address and headers.
+fn remote(
+    ctx: &Ctx,
+    stored: &Stored<'_>,
+    parts: &mut Vec<SecretString>,
+) -> Result<(Url, Vec<(HeaderName, SecretString)>), Error> {
+    let url =
+        Url::parse(stored.url).map_err(|_| misconfigured("the server's address is no URL"))?;
+    let to = Destination::of_url(&url)
+        .ok_or_else(|| misconfigured("the server's address has no host"))?;
+    let mut opener = Opener::new(&ctx.vault, stored, &to, parts);
+    let mut headers = Vec::with_capacity(stored.values.headers.len());
+    for header in &stored.values.headers {
+        let value = opener.open(Purpose::ServerHeader, header)?;
+        let name = HeaderName::from_bytes(header.0.as_bytes())
+            .map_err(|_| misconfigured("a header of the server has no legal name"))?;
+        if HeaderValue::from_str(value.expose_secret()).is_err() {
+            return Err(misconfigured("a header of the server cannot be sent"));
+        }
+        headers.push((name, value));
+    }
+    Ok((url, headers))
+}
+
+/// A program that the operator permits at this moment, with its environment.
+fn program(
+    ctx: &Ctx,
+    stored: &Stored<'_>,
+    parts: &mut Vec<SecretString>,
+) -> Result<Program, Error> {
+    let values = stored.values;
+    if matches!(ctx.stdio, StdioMode::Any) && !values.only_tenant {
+        let words = "any program may run only while there is one tenant";
+        return Err(misconfigured(words));
+    }
+    let names: Vec<&str> = values.env.iter().map(|(name, ..)| name.as_str()).collect();
+    ctx.stdio.require(&Asked {
+        command: &values.command,
+        args: &values.args,
+        cwd: &values.cwd,
+        env: &names,
+    })?;
+    let mut opener = Opener::new(&ctx.vault, stored, &Destination::Program, parts);
+    let open = |value: &SealedValue| Ok((value.0.clone(), opener.open(Purpose::ServerEnv, value)?));
+    Ok(Program {
+        command: values.command.clone().into(),
+        args: values.args.clone(),
+        cwd: (!values.cwd.is_empty()).then(|| values.cwd.clone().into()),
+        env: values.env.iter().map(open).collect::<Result<_, Error>>()?,
     })
 }
 
-fn open(
-    vault: &Vault,
+/// Opens values, and the variables that they refer to, for one destination.
+struct Opener<'a> {
+    /// The values of the variables that were used.
+    parts: &'a mut Vec<SecretString>,
+    vault: &'a Vault,
     tenant: TenantId,
-    server: &ServerId,
-    (name, token, key_id): &SealedHeader,
-) -> Result<(HeaderName, SecretString), Error> {
-    let row = RowName { tenant, server: server.as_str(), name };
-    let sealed = Sealed { token: token.clone(), key_id: key_id.clone() };
-    let stored = vault.open(Purpose::ServerHeader, row, &sealed)?;
-    // No tenant has variables yet: `$$` is a dollar, a name is a missing one.
-    let value = expand(stored.expose_secret(), |_| None).map(SecretString::from)?;
-    let name = HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| misconfigured("a header of the server has no legal name"))?;
-    Ok((name, value))
+    server: &'a str,
+    variables: HashMap<&'a str, &'a SealedVariable>,
+    to: Destination,
+    bytes: usize,
+}
+
+impl<'a> Opener<'a> {
+    fn new(
+        vault: &'a Vault,
+        stored: &Stored<'a>,
+        to: &Destination,
+        parts: &'a mut Vec<SecretString>,
+    ) -> Self {
+        let variables = stored.values.variables.iter();
+        Self {
+            parts,
+            vault,
+            tenant: stored.tenant,
+            server: stored.server.as_str(),
+            variables: variables.map(|variable| (variable.0.as_str(), variable)).collect(),
+            to: to.clone(),
+            bytes: 0,
+        }
+    }
+
+    fn open(&mut self, purpose: Purpose, value: &SealedValue) -> Result<SecretString, Error> {
+        let (name, token, key_id) = value;
+        let row = RowName { tenant: self.tenant, server: self.server, name };
+        let stored = self.vault.open(purpose, row, &sealed(token, key_id))?;
+        let expanded = expand(stored.expose_secret(), |name| self.variable(name))?;
+        self.bytes += expanded.len();
+        if self.bytes > limits::HEADER_TOTAL_BYTES.size() {
+            let most = limits::HEADER_TOTAL_BYTES.default;
+            return Err(misconfigured(&format!("the values have more than {most} bytes together")));
+        }
+        Ok(SecretString::from(expanded))
+    }
+
+    fn variable(&mut self, name: &str) -> Result<String, Error> {
+        let (name, token, key_id, hosts) =
+            self.variables.get(name).ok_or_else(|| missing_variable(name))?;
+        if !self.to.is_among(hosts) {
+            return Err(variable_elsewhere(name));
+        }
+        let row = RowName { tenant: self.tenant, server: "", name };
+        let value = self.vault.open(Purpose::TenantVariable, row, &sealed(token, key_id))?;
+        let text = value.expose_secret().to_owned();
+        self.parts.push(value);
+        Ok(text)
+    }
+}
+
+fn sealed(token: &str, key_id: &str) -> Sealed {
+    Sealed { token: token.to_owned(), key_id: key_id.to_owned() }
 }
 
 fn misconfigured(words: &str) -> Error {

@@ -1,24 +1,34 @@
 //! Servers as a superadmin configures them (design: connections, "Server configuration").
 
+mod contact;
 mod endpoint;
 mod form;
 mod governance;
 mod headers;
+mod import;
 mod oauth;
 mod secrets;
+pub mod stdio;
 mod validate;
 mod variables;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+pub use contact::Contact;
 pub use endpoint::UrlRules;
 pub use form::{OAuthForm, SecretForm, SecretText, ServerForm, SubmittedSecret};
 pub use governance::{Governance, GovernanceForm};
+pub use import::{ImportEntry, read_import};
 pub use oauth::{OAuthSettings, Registration};
-pub use secrets::{Known, SecretEdit, SecretEdits, edit_secrets};
-pub use variables::{Part, expand, variables};
+pub use secrets::{Known, KnownSecrets, Place, SecretEdit, SecretEdits, edit_secrets};
+pub use validate::FormRules;
+pub use variables::{
+    Destination, PROGRAMS, Part, ValidVariable, VariableForm, Variables, expand, is_variable_name,
+    missing_variable, references, variable_elsewhere, variables,
+};
 
 use crate::{Code, Error, caller::names};
 
@@ -160,15 +170,13 @@ impl ValidServer {
 
     /// Refuses with `INVALID_INPUT` what is valid and not there yet.
     pub fn supported_now(&self) -> Result<(), Error> {
-        let unsupported = |what: &str, name: &str| {
-            let words = format!("{what} {name} is not supported by this version yet");
-            Err(Error::new(Code::InvalidInput, words))
-        };
-        match (self.transport, self.auth_mode) {
-            (Transport::Http, AuthMode::None | AuthMode::SharedHeaders) => Ok(()),
-            (Transport::Http, mode) => unsupported("auth mode", mode.as_str()),
-            (transport, _) => unsupported("transport", transport.as_str()),
+        if matches!(self.auth_mode, AuthMode::None | AuthMode::SharedHeaders) {
+            return Ok(());
         }
+        let mode = self.auth_mode.as_str();
+        let words = format!("auth mode {mode} is not supported by this version yet");
+        let errors = json!([{ "path": "/authMode", "message": words }]);
+        Err(Error::new(Code::InvalidInput, words).with_details(json!({ "errors": errors })))
     }
 }
 

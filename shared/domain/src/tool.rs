@@ -4,6 +4,7 @@
 //! and shown with whatever hides in it made visible or taken out.
 
 mod definition;
+mod diff;
 mod listing;
 mod names;
 mod pin;
@@ -11,11 +12,12 @@ mod problem;
 mod text;
 
 pub use definition::{Definition, UnusableTool};
+pub use diff::{Change, Diff, diff, reveal_definition};
 pub use listing::listed;
-pub use names::{agent_name, assign_ids, looks_alike};
+pub use names::{agent_name, assign_ids, display_name, looks_alike};
 pub use pin::{Discovery, KnownTool, Pin, Pinned, ToolChange, reconcile};
 pub use problem::ToolProblem;
-pub use text::{escaped, visible_text};
+pub use text::{escaped, revealed, visible_text};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! `mcp_servers` and `mcp_server_secrets`: servers as the superadmin configured them.
 
 pub mod deletion;
+mod values;
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use domain::{
 };
 use sqlx::types::Json;
 
+pub(crate) use self::values::ValuesRow;
+pub use self::values::{SealedValue, SealedValues, SealedVariable, values};
 use crate::{CorruptRow, StoreError, Tx, sessions::texts, vault::Sealed};
 
 /// One server, without its secrets.
@@ -39,6 +42,8 @@ pub struct Server {
     pub checked_at: Option<Timestamp>,
     /// When its tools were first pinned.
     pub pinned_at: Option<Timestamp>,
+    /// It was imported, and nobody agreed yet to contact it.
+    pub unconfirmed: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     /// Tools that the server lists, hidden ones too.
@@ -62,7 +67,7 @@ macro_rules! select {
                       s.oauth AS "oauth: Json<OAuthSettings>", s.timeout_seconds, s.enabled,
                       s.governance AS "governance: Json<GovernanceForm>", s.config_revision,
                       s.form_revision, s.status, s.status_error, s.checked_at, s.pinned_at,
-                      s.created_at, s.updated_at,
+                      s.unconfirmed, s.created_at, s.updated_at,
                       (SELECT count(*) FROM mcp_tools t
                        WHERE t.tenant_id = $1 AND t.server_id = s.server_id
                          AND t.removed_at IS NULL) AS "tool_count!"
@@ -152,9 +157,9 @@ pub async fn insert(tx: &mut Tx, server: &Server) -> Result<(), StoreError> {
     sqlx::query!(
         "INSERT INTO mcp_servers (tenant_id, server_id, slug, name, description, icon, tags, transport,
              url, command, args, cwd, auth_mode, api_key_header, oauth, timeout_seconds, enabled,
-             governance, config_revision, form_revision, created_at, updated_at)
+             governance, config_revision, form_revision, created_at, updated_at, unconfirmed)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-             $20, $21, $22)",
+             $20, $21, $22, $23)",
         tx.tenant().0,
         server.id.as_str(),
         server.slug,
@@ -177,6 +182,7 @@ pub async fn insert(tx: &mut Tx, server: &Server) -> Result<(), StoreError> {
         server.form_revision,
         server.created_at,
         server.updated_at,
+        server.unconfirmed,
     )
     .execute(tx.conn())
     .await?;
@@ -191,7 +197,7 @@ pub async fn save(tx: &mut Tx, server: &Server) -> Result<(), StoreError> {
              args = $10, cwd = $11, auth_mode = $12, api_key_header = $13, oauth = $14,
              timeout_seconds = $15, enabled = $16, governance = $17, config_revision = $18,
              form_revision = $19, status = $20, status_error = $21, checked_at = $22,
-             pinned_at = $23, updated_at = $24
+             pinned_at = $23, updated_at = $24, unconfirmed = $25
          WHERE tenant_id = $1 AND server_id = $2",
         tx.tenant().0,
         server.id.as_str(),
@@ -217,6 +223,7 @@ pub async fn save(tx: &mut Tx, server: &Server) -> Result<(), StoreError> {
         server.checked_at,
         server.pinned_at,
         server.updated_at,
+        server.unconfirmed,
     )
     .execute(tx.conn())
     .await?;
@@ -252,6 +259,8 @@ pub struct SecretName {
     pub kind: SecretKind,
     /// Empty for the client secret.
     pub name: String,
+    /// What its value refers to.
+    pub variables: Vec<String>,
 }
 
 /// The names of the secrets of these servers.
@@ -261,56 +270,54 @@ pub async fn secret_names(
 ) -> Result<Vec<SecretName>, StoreError> {
     let servers = texts(Some(servers)).unwrap_or_default();
     let rows = sqlx::query!(
-        "SELECT server_id, kind, name FROM mcp_server_secrets
+        "SELECT server_id, kind, name, variables FROM mcp_server_secrets
          WHERE tenant_id = $1 AND server_id = ANY($2) ORDER BY server_id, kind, name COLLATE \"C\"",
         tx.tenant().0,
         &servers,
     )
     .fetch_all(tx.conn())
     .await?;
-    let name = |row: (String, String, String)| {
-        let kind = SecretKind::parse(&row.1)
-            .ok_or_else(|| CorruptRow::new("mcp_server_secrets", &row.0, "unknown kind"))?;
-        Ok(SecretName { server: ServerId(row.0), kind, name: row.2 })
-    };
-    rows.into_iter().map(|row| name((row.server_id, row.kind, row.name))).collect()
+    let mut names = Vec::with_capacity(rows.len());
+    for row in rows {
+        let kind = SecretKind::parse(&row.kind)
+            .ok_or_else(|| CorruptRow::new("mcp_server_secrets", &row.server_id, "unknown kind"))?;
+        let server = ServerId(row.server_id);
+        names.push(SecretName { server, kind, name: row.name, variables: row.variables });
+    }
+    Ok(names)
 }
 
-/// The sealed headers of a server: name, token, key id; by name.
-pub async fn sealed_headers(
-    tx: &mut Tx,
-    server: &ServerId,
-) -> Result<Vec<(String, String, String)>, StoreError> {
-    let rows = sqlx::query!(
-        "SELECT name, sealed, key_id FROM mcp_server_secrets
-         WHERE tenant_id = $1 AND server_id = $2 AND kind = 'header' ORDER BY name",
-        tx.tenant().0,
-        server.as_str(),
-    )
-    .fetch_all(tx.conn())
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.name, row.sealed, row.key_id)).collect())
+/// The name and slug of every server of the tenant.
+pub async fn labels(tx: &mut Tx) -> Result<Vec<(String, String)>, StoreError> {
+    let rows =
+        sqlx::query!("SELECT name, slug FROM mcp_servers WHERE tenant_id = $1", tx.tenant().0)
+            .fetch_all(tx.conn())
+            .await?;
+    Ok(rows.into_iter().map(|row| (row.name, row.slug)).collect())
 }
 
-/// Writes a secret, new or in place of the one of that name.
+/// Writes a secret, new or in place of the one of that name; `variables` are those that it refers to.
 pub async fn put_secret(
     tx: &mut Tx,
     server: &ServerId,
     kind: SecretKind,
     name: &str,
     sealed: &Sealed,
+    variables: &[String],
 ) -> Result<(), StoreError> {
     sqlx::query!(
-        "INSERT INTO mcp_server_secrets (tenant_id, server_id, kind, name, sealed, key_id)
-         VALUES ($1, $2, $3, $4, $5, $6)
+        "INSERT INTO mcp_server_secrets (tenant_id, server_id, kind, name, sealed, key_id, variables)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)
          ON CONFLICT (tenant_id, server_id, kind, name)
-         DO UPDATE SET sealed = EXCLUDED.sealed, key_id = EXCLUDED.key_id",
+         DO UPDATE SET sealed = EXCLUDED.sealed, key_id = EXCLUDED.key_id,
+                       variables = EXCLUDED.variables",
         tx.tenant().0,
         server.as_str(),
         kind.as_str(),
         name,
         sealed.token,
         sealed.key_id,
+        variables,
     )
     .execute(tx.conn())
     .await?;
@@ -360,6 +367,7 @@ struct Row {
     status_error: Option<String>,
     checked_at: Option<Timestamp>,
     pinned_at: Option<Timestamp>,
+    unconfirmed: bool,
     created_at: Timestamp,
     updated_at: Timestamp,
     tool_count: i64,
@@ -401,6 +409,7 @@ impl TryFrom<Row> for Server {
             status_error: row.status_error,
             checked_at: row.checked_at,
             pinned_at: row.pinned_at,
+            unconfirmed: row.unconfirmed,
             created_at: row.created_at,
             updated_at: row.updated_at,
             tool_count: row.tool_count,

@@ -2,9 +2,9 @@
 
 use domain::{
     Timestamp,
-    ids::{ServerId, ToolId},
+    ids::{PermissionGrantId, ServerId, SessionId, ToolId},
     json::Sha256Digest,
-    permission::ToolPolicy,
+    permission::{TOOL_CALL, ToolPolicy},
     tool::{KnownTool, Pin, Pinned},
 };
 
@@ -40,6 +40,18 @@ pub async fn of_server(tx: &mut Tx, server: &ServerId) -> Result<Vec<Tool>, Stor
         .fetch_all(tx.conn())
         .await?;
     Ok(rows.into_iter().map(Tool::try_from).collect::<Result<_, _>>()?)
+}
+
+/// How many tools of each server are in quarantine; servers without any are left out.
+pub async fn quarantined(tx: &mut Tx) -> Result<Vec<(ServerId, i64)>, StoreError> {
+    let rows = sqlx::query!(
+        r#"SELECT server_id, count(*) AS "count!" FROM mcp_tools
+           WHERE tenant_id = $1 AND pin = 'quarantined' AND removed_at IS NULL GROUP BY server_id"#,
+        tx.tenant().0,
+    )
+    .fetch_all(tx.conn())
+    .await?;
+    Ok(rows.into_iter().map(|row| (ServerId(row.server_id), row.count)).collect())
 }
 
 /// What a page of a server's tools shows.
@@ -183,6 +195,46 @@ pub async fn save_switches(
     .execute(tx.conn())
     .await?;
     Ok(())
+}
+
+/// Revokes the grants on the class `<serverId>/<toolId>` that were given on another definition. Locks
+/// their sessions, as every decision does before it looks at grants.
+pub async fn revoke_grants_on_others(
+    tx: &mut Tx,
+    class: &str,
+    definition: &Sha256Digest,
+    now: Timestamp,
+) -> Result<Vec<(SessionId, PermissionGrantId)>, StoreError> {
+    sqlx::query!(
+        "SELECT s.session_id FROM sessions s
+         WHERE s.tenant_id = $1 AND EXISTS (
+             SELECT FROM permission_grants g
+             WHERE g.tenant_id = $1 AND g.session_id = s.session_id AND g.action = $3
+               AND g.resource_class = $2 AND g.state = 'active')
+         ORDER BY s.session_id FOR NO KEY UPDATE OF s",
+        tx.tenant().0,
+        class,
+        TOOL_CALL,
+    )
+    .fetch_all(tx.conn())
+    .await?;
+    let rows = sqlx::query!(
+        "UPDATE permission_grants SET state = 'revoked', revoked_at = $5
+         WHERE tenant_id = $1 AND action = $3 AND resource_class = $2 AND state = 'active'
+           AND definition_hash IS DISTINCT FROM $4
+         RETURNING session_id, permission_grant_id",
+        tx.tenant().0,
+        class,
+        TOOL_CALL,
+        definition.as_bytes(),
+        now,
+    )
+    .fetch_all(tx.conn())
+    .await?;
+    let revoked = rows.into_iter();
+    Ok(revoked
+        .map(|row| (SessionId(row.session_id), PermissionGrantId(row.permission_grant_id)))
+        .collect())
 }
 
 /// A tool that agents may call, as far as server, switch, pin and policy say.

@@ -158,7 +158,7 @@ fn hex(text: &str) -> String {
 }
 
 /// Every row of every table, as text.
-async fn every_row(world: &World) -> String {
+pub(super) async fn every_row(world: &World) -> String {
     let owner = world.owner().await;
     let tables: Vec<String> = sqlx::query_scalar(
         "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables

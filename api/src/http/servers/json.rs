@@ -6,7 +6,9 @@ use app::servers::{Checked, CheckedTool, Configured, Listed, Shown, Visible};
 use domain::{
     Code, Timestamp,
     ids::ServerId,
-    server::{AuthMode, GovernanceForm, OAuthSettings, Registration, ServerStatus, Transport},
+    server::{
+        AuthMode, Contact, GovernanceForm, OAuthSettings, Registration, ServerStatus, Transport,
+    },
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Value, value::RawValue};
@@ -24,7 +26,7 @@ pub(crate) struct ServerBody {
     description: Option<String>,
     icon: Option<String>,
     tags: Option<Vec<String>>,
-    /// `http`; `sse` and `stdio` are refused by this version.
+    /// `http`, `sse`, or `stdio` for a program that the operator permits.
     #[schema(example = "http")]
     transport: String,
     #[schema(example = "https://mcp.example.com/mcp")]
@@ -44,7 +46,7 @@ pub(crate) struct ServerBody {
     timeout_seconds: Option<u64>,
     enabled: Option<bool>,
     /// Limits: `maxConcurrent`, `maxQueueDepth`, `queueTimeoutMs`, `minIntervalMs` or
-    /// `ratePerSecond`, `maxResponseBytes`.
+    /// `ratePerSecond`, `maxResponseBytes`, `relaySampling`.
     governance: Option<Value>,
     /// PUT only: the revision that the form was made from; another one by now is a conflict.
     revision: Option<i64>,
@@ -95,6 +97,8 @@ pub(crate) struct ConfiguredServer {
     status: ServerStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     status_error: Option<String>,
+    /// It was imported and is not contacted yet: its first test asks.
+    unconfirmed: bool,
     tool_count: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<chrono::DateTime<chrono::Utc>>)]
@@ -122,7 +126,13 @@ pub(crate) struct OAuth {
 
 /// Names as an object of nulls: there is no place for a value.
 #[derive(Debug)]
-struct Nulls(Vec<String>);
+pub(super) struct Nulls(pub(super) Vec<String>);
+
+impl Nulls {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 impl Serialize for Nulls {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -159,6 +169,9 @@ pub(crate) struct CheckAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<CheckError>,
     duration_ms: u64,
+    /// For superadmins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contacted: Option<ContactAnswer>,
     tools: Vec<TestedTool>,
 }
 
@@ -167,7 +180,37 @@ pub(crate) struct CheckAnswer {
 pub(crate) struct CheckError {
     #[schema(value_type = String, example = "UPSTREAM_UNAVAILABLE")]
     code: Code,
-    message: &'static str,
+    message: String,
+}
+
+/// Whom a server makes us contact, and with what. Names alone, never a value; what hides in a text is
+/// escaped.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ContactAnswer {
+    transport: String,
+    /// Program and arguments; empty but for `stdio`.
+    command_line: Vec<String>,
+    url: Option<String>,
+    host: Option<String>,
+    headers: Vec<String>,
+    env: Vec<String>,
+    /// Variables of the tenant whose values would be sent.
+    variables: Vec<String>,
+}
+
+impl From<Contact> for ContactAnswer {
+    fn from(contact: Contact) -> Self {
+        Self {
+            transport: contact.transport,
+            command_line: contact.command_line,
+            url: contact.url,
+            host: contact.host,
+            headers: contact.headers,
+            env: contact.env,
+            variables: contact.variables,
+        }
+    }
 }
 
 /// A tool as the server lists it now.
@@ -204,7 +247,7 @@ impl From<Shown> for ServerAnswer {
 
 impl From<Configured> for ConfiguredServer {
     fn from(configured: Configured) -> Self {
-        let Configured { server, env, headers, client_secret } = configured;
+        let Configured { server, env, headers, client_secret, variables: _ } = configured;
         let status = if server.enabled { server.status } else { ServerStatus::Disabled };
         Self {
             id: server.id,
@@ -230,6 +273,7 @@ impl From<Configured> for ConfiguredServer {
             config_revision: server.config_revision,
             status,
             status_error: server.status_error,
+            unconfirmed: server.unconfirmed,
             tool_count: server.tool_count,
             checked_at: server.checked_at,
             created_at: server.created_at,
@@ -239,7 +283,7 @@ impl From<Configured> for ConfiguredServer {
 }
 
 impl OAuth {
-    fn of(settings: OAuthSettings, client_secret: bool) -> Self {
+    pub(super) fn of(settings: OAuthSettings, client_secret: bool) -> Self {
         Self {
             issuer: settings.issuer,
             registration: settings.registration,
@@ -273,6 +317,7 @@ impl From<Checked> for CheckAnswer {
             status: checked.status,
             error: checked.error.map(|(code, message)| CheckError { code, message }),
             duration_ms: u64::try_from(checked.duration.as_millis()).unwrap_or(u64::MAX),
+            contacted: checked.contact.map(ContactAnswer::from),
             tools: checked.tools.into_iter().map(TestedTool::from).collect(),
         }
     }
@@ -290,7 +335,7 @@ impl From<CheckedTool> for TestedTool {
 }
 
 /// The limits as they were asked for; whole numbers without a fraction.
-fn limits(form: &GovernanceForm) -> Value {
+pub(super) fn limits(form: &GovernanceForm) -> Value {
     let mut value = serde_json::to_value(form).unwrap_or_default();
     for limit in value.as_object_mut().into_iter().flat_map(|limits| limits.values_mut()) {
         #[expect(clippy::cast_possible_truncation, reason = "limits are far below 2^53")]

@@ -2,29 +2,35 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use coordination::{Entry, Group, Queue, Slot};
 use domain::{
-    Caller, Code, Error,
+    Caller, Code, Error, Scope,
     json::Sha256Digest,
     limits,
-    server::ServerStatus,
+    server::{Contact, ServerStatus},
     tool::{Definition, Pin, UnusableTool, visible_text},
 };
 use outbound::mcp::{Discovery, Target};
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 use store::{Tx, servers::Server};
 use tokio::time::Instant;
 
-use super::{configures, find};
-use crate::{Ctx, discovery, target::target};
+use super::{configures, find, lock, one_configured};
+use crate::{
+    Ctx, audit, discovery,
+    target::{Stored, target},
+};
 
 /// What a check found out.
 #[derive(Debug)]
 pub struct Checked {
     /// `Ready` or `Error`.
     pub status: ServerStatus,
-    /// Code and fixed words of ours.
-    pub error: Option<(Code, &'static str)>,
+    /// Code and words of ours.
+    pub error: Option<(Code, String)>,
     pub duration: Duration,
+    /// Whom the check contacted, and with what; for superadmins.
+    pub contact: Option<Contact>,
     /// What the server lists; for others than superadmins what is approved of it.
     pub tools: Vec<CheckedTool>,
 }
@@ -40,15 +46,35 @@ pub struct CheckedTool {
     pub problem: Option<String>,
 }
 
+/// Whether somebody looked at what a check of an imported server would contact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// Nobody did: the first check answers what there is to agree to.
+    Ask,
+    /// The caller did.
+    Confirmed,
+}
+
 /// Connects with a client of its own and lists the tools, whether or not the server is switched on.
 /// A server that cannot be reached is an answer, not an error.
 ///
-/// A superadmin's check writes the status, and nothing besides; anybody else's writes nothing.
-pub async fn check(ctx: &Ctx, caller: &Caller, server: &str) -> Result<Checked, Error> {
+/// A superadmin's check writes the status, and nothing besides; anybody else's writes nothing, and
+/// comes at most every [`limits::MEMBER_TEST_INTERVAL_MS`]: `LIMITED`. The first check of an imported
+/// server that was never switched on is `CONFLICT` with `details.confirm` unless it is confirmed, which
+/// takes the scope `approve`.
+pub async fn check(ctx: &Ctx, caller: &Caller, server: &str, asks: Asks) -> Result<Checked, Error> {
     let mut tx = ctx.begin(caller.tenant).await?;
     let server = find(&mut tx, caller, server).await?;
+    let configures = configures(caller);
+    let _slot = if configures { None } else { Some(seldom(ctx, caller, &server)?) };
+    let contact = contact(&mut tx, &server).await?;
+    let server = if server.unconfirmed {
+        confirm(ctx, &mut tx, caller, &server, &contact, asks).await?
+    } else {
+        server
+    };
     let target = load_target(ctx, &mut tx, &server).await;
-    let visible = if configures(caller) { None } else { Some(approved(&mut tx, &server).await?) };
+    let visible = if configures { None } else { Some(approved(&mut tx, &server).await?) };
     tx.commit().await?;
 
     let began = ctx.now();
@@ -70,34 +96,97 @@ pub async fn check(ctx: &Ctx, caller: &Caller, server: &str) -> Result<Checked, 
     if visible.is_none() {
         discovery::save_status(ctx, caller.tenant, &server, began, found.as_ref().err()).await?;
     }
+    let contact = configures.then_some(contact);
     match found {
         Ok(found) => Ok(Checked {
             status: ServerStatus::Ready,
             error: None,
             duration,
+            contact,
             tools: shown(found, visible).await?,
         }),
-        Err(error) => Ok(Checked {
-            status: ServerStatus::Error,
-            error: Some((error.code, fixed_words(error.code))),
-            duration,
-            tools: Vec::new(),
-        }),
+        Err(error) => {
+            let words = if configures { words(&error) } else { fixed_words(error.code).to_owned() };
+            Ok(Checked {
+                status: ServerStatus::Error,
+                error: Some((error.code, words)),
+                duration,
+                contact,
+                tools: Vec::new(),
+            })
+        }
     }
 }
 
-/// The server's address and opened headers.
+/// Each check makes a connection: not every second, for somebody who has nothing to set up.
+fn seldom(ctx: &Ctx, caller: &Caller, server: &Server) -> Result<Slot, Error> {
+    let pause = limits::MEMBER_TEST_INTERVAL_MS.millis();
+    let group = Group {
+        key: format!("test/{}/{}/{}", caller.tenant, server.id, caller.user),
+        max_concurrent: 1,
+        max_queue_depth: 0,
+        queue_timeout: pause,
+        min_interval: pause,
+    };
+    match ctx.admission.enter(&group, Queue::Bounded) {
+        Entry::Admitted(slot) => Ok(slot),
+        Entry::Queued(_) | Entry::Refused => {
+            Err(Error::new(Code::Limited, "this server was tested a moment ago").retry_after(pause))
+        }
+    }
+}
+
+/// What a check contacts.
+async fn contact(tx: &mut Tx, server: &Server) -> Result<Contact, Error> {
+    let configured = one_configured(tx, server.clone()).await?;
+    let reach = &configured.server.reach;
+    Ok(Contact::of_stored(reach, &configured.env, &configured.headers, &configured.variables))
+}
+
+/// Asks once before an imported server is contacted.
+async fn confirm(
+    ctx: &Ctx,
+    tx: &mut Tx,
+    caller: &Caller,
+    server: &Server,
+    contact: &Contact,
+    asks: Asks,
+) -> Result<Server, Error> {
+    if asks == Asks::Ask {
+        let words = "this server was imported: look at what a test contacts, and confirm it";
+        return Err(Error::new(Code::Conflict, words).with_details(json!({ "confirm": contact })));
+    }
+    caller.require_scope(Scope::Approve)?;
+    let mut server = lock(tx, caller, server.id.as_str()).await?;
+    server.unconfirmed = false;
+    store::servers::save(tx, &server).await?;
+    let details = json!({ "configRevision": server.config_revision });
+    audit::record(ctx, tx, caller, "server.confirmed", server.id.as_str(), details).await?;
+    Ok(server)
+}
+
+/// The server's address and opened values.
 pub(crate) async fn load_target(ctx: &Ctx, tx: &mut Tx, server: &Server) -> Result<Target, Error> {
-    let headers = store::servers::sealed_headers(tx, &server.id).await?;
-    target(
-        &ctx.vault,
-        tx.tenant(),
-        &server.id,
-        &server.reach.url,
-        server.config_revision,
-        server.reach.auth_mode.as_str(),
-        &headers,
-    )
+    let values = store::servers::values(tx, &server.id).await?;
+    let stored = Stored {
+        tenant: tx.tenant(),
+        server: &server.id,
+        transport: server.reach.transport.as_str(),
+        url: &server.reach.url,
+        revision: server.config_revision,
+        auth_mode: server.reach.auth_mode.as_str(),
+        values: &values,
+    };
+    target(ctx, &stored)
+}
+
+/// What a superadmin is told of a server that failed: of its configuration, which is ours, all; of what
+/// it said, nothing.
+pub(crate) fn words(error: &Error) -> String {
+    if error.code == Code::ServerMisconfigured {
+        return error.public.clone();
+    }
+    fixed_words(error.code).to_owned()
 }
 
 /// A fault of this node says nothing about the server.

@@ -1,10 +1,8 @@
 //! A server goes, with everything that speaks of it.
 
-use std::collections::BTreeMap;
-
 use domain::{
     Caller, Code, Error, Role,
-    ids::{PermissionEpochId, PermissionRequestId, SessionId},
+    ids::{PermissionRequestId, SessionId},
     permission::RequestState,
 };
 use serde_json::json;
@@ -13,7 +11,7 @@ use store::{
     servers::{Server, deletion},
 };
 
-use super::{forget_clients, lock};
+use super::{forget_clients, grants, lock};
 use crate::{Ctx, audit, events, permissions};
 
 /// Deletes a custom server with its secrets and tools, takes it out of every selection, revokes the
@@ -30,7 +28,7 @@ pub async fn delete(ctx: &Ctx, caller: &Caller, server: &str) -> Result<(), Erro
     deletion::deselect_tenant(&mut tx, &server.id).await?;
     deletion::lock_sessions(&mut tx, &server.id).await?;
     deletion::deselect(&mut tx, &server.id).await?;
-    let revoked = revoke_grants(ctx, &mut tx, &server).await?;
+    let revoked = grants::revoke_all(ctx, &mut tx, &server).await?;
     let cancelled = cancel_questions(ctx, &mut tx, &server).await?;
     deletion::delete(&mut tx, &server, ctx.now()).await?;
     let details =
@@ -45,22 +43,6 @@ pub async fn delete(ctx: &Ctx, caller: &Caller, server: &str) -> Result<(), Erro
     }
     forget_clients(ctx, caller.tenant, &server.id).await;
     Ok(())
-}
-
-/// Each with the new epoch of its session, where the revocation is an event.
-async fn revoke_grants(ctx: &Ctx, tx: &mut Tx, server: &Server) -> Result<Vec<SessionId>, Error> {
-    let now = ctx.now();
-    let revoked = deletion::revoke_grants(tx, &server.id, now).await?;
-    let mut epochs: BTreeMap<SessionId, PermissionEpochId> = BTreeMap::new();
-    for (session, grant) in revoked {
-        let epoch = *epochs.entry(session).or_insert_with(|| ctx.mint());
-        let data = json!({ "permissionGrantId": grant, "permissionEpochId": epoch });
-        events::append(ctx, tx, session, "grant.revoked", data).await?;
-    }
-    let fresh: Vec<(SessionId, PermissionEpochId)> =
-        epochs.iter().map(|(session, epoch)| (*session, *epoch)).collect();
-    deletion::rotate_epochs(tx, &fresh, now).await?;
-    Ok(epochs.into_keys().collect())
 }
 
 async fn cancel_questions(

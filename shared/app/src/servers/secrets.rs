@@ -3,24 +3,26 @@
 use domain::{
     Error,
     ids::ServerId,
-    server::{Known, SecretEdit, SecretEdits, SecretText, ValidServer},
+    server::{Known, Place, SecretEdit, SecretEdits, SecretText, ValidServer, references},
 };
 use secrecy::SecretString;
 use store::{
     Tx,
-    servers::SecretKind,
+    servers::{SecretKind, Server},
     vault::{Purpose, RowName},
 };
 
 use crate::Ctx;
 
-/// The names of the secrets that a stored server has.
-pub(super) async fn known(tx: &mut Tx, server: &ServerId) -> Result<Known, Error> {
-    let mut known = Known::default();
-    for secret in store::servers::secret_names(tx, std::slice::from_ref(server)).await? {
+/// Where a stored server is, and the names of its secrets.
+pub(super) async fn known(tx: &mut Tx, server: &Server) -> Result<Known, Error> {
+    let reach = &server.reach;
+    let place = Place::of(reach.transport, &reach.url, &reach.command, &reach.args, &reach.cwd);
+    let mut known = Known { place, ..Known::default() };
+    for secret in store::servers::secret_names(tx, std::slice::from_ref(&server.id)).await? {
         match secret.kind {
-            SecretKind::Env => known.env.push(secret.name),
-            SecretKind::Header => known.headers.push(secret.name),
+            SecretKind::Env => drop(known.env.insert(secret.name, secret.variables)),
+            SecretKind::Header => drop(known.headers.insert(secret.name, secret.variables)),
             SecretKind::ClientSecret => known.client_secret = true,
         }
     }
@@ -77,5 +79,10 @@ async fn put(
     };
     let row = RowName { tenant: tx.tenant(), server: server.as_str(), name };
     let sealed = ctx.vault.seal(purpose, row, &SecretString::from(secret.expose()))?;
-    Ok(store::servers::put_secret(tx, server, kind, name, &sealed).await?)
+    // A client secret is no place for variables.
+    let variables = match kind {
+        SecretKind::Env | SecretKind::Header => references(secret.expose()),
+        SecretKind::ClientSecret => Vec::new(),
+    };
+    Ok(store::servers::put_secret(tx, server, kind, name, &sealed, &variables).await?)
 }

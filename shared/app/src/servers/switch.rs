@@ -20,6 +20,8 @@ pub async fn switch(
     let changed = server.enabled != enabled;
     if changed {
         server.enabled = enabled;
+        // Whoever switches it on has decided to contact it.
+        server.unconfirmed &= !enabled;
         // The switch is part of the form: one that was loaded before is stale.
         server.form_revision += 1;
         server.updated_at = ctx.now();

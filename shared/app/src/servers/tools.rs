@@ -1,12 +1,15 @@
 //! A server's tools: what is known of them, their switches and policies.
 
-use domain::{Caller, Code, Error, Role, Scope, ids::ToolId, limits, permission::ToolPolicy};
+use domain::{
+    Caller, Code, Error, Role, Scope, ids::ToolId, json::Sha256Digest, limits,
+    permission::ToolPolicy,
+};
 use serde_json::json;
 pub use store::tools::Tool;
 use store::tools::Wanted;
 
-use super::{configures, find, lock};
-use crate::{Ctx, audit, discovery};
+use super::{configures, find, grants, lock};
+use crate::{Ctx, audit, discovery, events};
 
 /// What a superadmin sets on a tool; `None` stays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -69,7 +72,48 @@ fn in_fixed_words(error: Error) -> Error {
     if super::is_ours(&error) {
         return error;
     }
-    Error::new(error.code, super::fixed_words(error.code)).because(error)
+    Error::new(error.code, super::words(&error)).because(error)
+}
+
+/// Releases a tool from quarantine, with the definition that the person saw; idempotent. For
+/// superadmins with the scope `approve`.
+///
+/// `CONFLICT` where another definition waits by now, or none. Grants on another definition of the tool
+/// end: they were given to something else.
+pub async fn approve(
+    ctx: &Ctx,
+    caller: &Caller,
+    server: &str,
+    tool: &ToolId,
+    seen: Sha256Digest,
+) -> Result<Tool, Error> {
+    caller.require_role(Role::Superadmin)?;
+    caller.require_scope(Scope::Approve)?;
+    let mut tx = ctx.begin(caller.tenant).await?;
+    let server = lock(&mut tx, caller, server).await?;
+    let found = store::tools::lock(&mut tx, &server.id, tool).await?;
+    let found = found.filter(|tool| !tool.known.removed);
+    let mut tool = found.ok_or_else(|| Error::not_found("tool"))?;
+    let before = tool.known.clone();
+    tool.known = tool.known.approve(seen)?;
+    let mut revoked = Vec::new();
+    if tool.known != before {
+        let id = &tool.known.tool_id;
+        store::tools::save(&mut tx, &server.id, &tool.known).await?;
+        let class = format!("{}/{id}", server.id);
+        revoked = grants::revoke_other_definitions(ctx, &mut tx, &class, seen).await?;
+        let details = json!({
+            "definitionHash": seen,
+            "before": before.approved().map(|pinned| pinned.hash),
+            "sessionsWithGrants": revoked.len(),
+        });
+        audit::record(ctx, &mut tx, caller, "tool.approved", &class, details).await?;
+    }
+    tx.commit().await?;
+    for session in revoked {
+        events::hint(ctx, session);
+    }
+    Ok(tool)
 }
 
 /// Switches a tool, or sets its policy. For superadmins; idempotent.

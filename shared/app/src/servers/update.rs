@@ -7,7 +7,9 @@ use domain::{
 use serde_json::json;
 use store::servers::Server;
 
-use super::{Configured, create, enqueue_discovery, forget_clients, lock, one_configured, secrets};
+use super::{
+    Around, Configured, create, enqueue_discovery, forget_clients, lock, one_configured, secrets,
+};
 use crate::{Ctx, audit};
 
 /// Replaces the whole configuration of a custom server. For superadmins.
@@ -22,6 +24,7 @@ pub async fn update(
 ) -> Result<Configured, Error> {
     caller.require_role(Role::Superadmin)?;
     let mut tx = ctx.begin(caller.tenant).await?;
+    let around = Around::load(&mut tx).await?;
     let mut server = lock(&mut tx, caller, server).await?;
     if !server.is_custom() {
         return Err(Error::new(Code::BuiltIn, "a built-in server cannot be changed"));
@@ -29,9 +32,10 @@ pub async fn update(
     check_revision(&server, form.revision)?;
     // The slug that it has may be one that no form can ask for: its own id.
     form.slug = form.slug.filter(|slug| *slug != server.slug);
-    let known = secrets::known(&mut tx, &server.id).await?;
-    let form = form.validate(&ctx.url_rules, &known)?;
+    let known = secrets::known(&mut tx, &server).await?;
+    let form = form.validate(&around.rules(ctx), &known)?;
     form.supported_now()?;
+    create::programs_need_approval(ctx, caller, &form)?;
     if form.slug.is_some() {
         let errors = json!([{ "path": "/slug", "message": "cannot be changed" }]);
         return Err(Error::new(Code::InvalidInput, "the slug of a server cannot be changed")
@@ -79,6 +83,8 @@ fn apply(ctx: &Ctx, server: &mut Server, form: &ValidServer, reach_changed: bool
     server.governance = form.governance;
     server.form_revision += 1;
     server.updated_at = ctx.now();
+    // Whoever switches it on has decided to contact it.
+    server.unconfirmed &= !form.enabled;
     if reach_changed {
         server.config_revision += 1;
         // What was found out is about another configuration.

@@ -7,10 +7,10 @@ use std::{
 
 use serde::{Deserialize, Deserializer, de};
 
-use super::{AuthMode, GovernanceForm, Registration, Transport};
+use super::{GovernanceForm, Registration};
 
 /// The body of POST and PUT of a server; see [`ServerForm::validate`].
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServerForm {
     #[serde(default)]
@@ -22,7 +22,9 @@ pub struct ServerForm {
     pub icon: Option<String>,
     #[serde(default)]
     pub tags: Vec<String>,
-    pub transport: Transport,
+    /// A [`Transport`](super::Transport); as text, so that another word is a mistake like the others.
+    #[serde(default)]
+    pub transport: String,
     #[serde(default)]
     pub url: String,
     #[serde(default)]
@@ -35,7 +37,9 @@ pub struct ServerForm {
     pub env: SecretForm,
     #[serde(default)]
     pub headers: SecretForm,
-    pub auth_mode: AuthMode,
+    /// An [`AuthMode`](super::AuthMode).
+    #[serde(default)]
+    pub auth_mode: String,
     pub api_key_header: Option<String>,
     pub oauth: Option<OAuthForm>,
     /// Whole seconds; a fraction is refused by [`ServerForm::validate`], with the others.

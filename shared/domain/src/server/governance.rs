@@ -28,6 +28,9 @@ pub struct GovernanceForm {
     pub rate_per_second: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_response_bytes: Option<f64>,
+    /// Pass the server's sampling requests on to clients that offer sampling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay_sampling: Option<bool>,
 }
 
 /// Limits that hold.
@@ -43,6 +46,8 @@ pub struct Governance {
     pub min_interval: Duration,
     /// Largest result.
     pub max_response_bytes: u64,
+    /// Whether the server may ask clients to use their model; not unless somebody says so.
+    pub relay_sampling: bool,
 }
 
 impl Governance {
@@ -58,6 +63,7 @@ impl Governance {
             queue_timeout: millis(within(form.queue_timeout_ms, limits::QUEUE_TIMEOUT_MS, 1)),
             min_interval: millis(within(interval, limits::MIN_INTERVAL_MS, 0)),
             max_response_bytes: within(form.max_response_bytes, limits::RESPONSE_BYTES, 1),
+            relay_sampling: form.relay_sampling.unwrap_or(false),
         }
     }
 }

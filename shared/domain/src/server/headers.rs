@@ -5,9 +5,21 @@ use std::collections::HashSet;
 use http::{HeaderName, HeaderValue};
 
 use super::{
-    AuthMode, Part, SecretForm, SecretText, secrets::nothing_to_keep, validate::Mistakes, variables,
+    AuthMode, Destination, KnownSecrets, SecretForm, SecretText, Variables,
+    secrets::nothing_to_keep, validate::Mistakes, variables::references,
 };
 use crate::{limits, tool};
+
+/// What the entries of a group are measured against.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Against<'a> {
+    pub known: &'a KnownSecrets,
+    pub variables: &'a Variables,
+    /// `None`: the form names no address.
+    pub destination: Option<&'a Destination>,
+    /// The secrets go to somebody else than before.
+    pub moved: bool,
+}
 
 /// Headers that the connection or the protocol sets: RFC 9110 (7.6.1 and message framing), RFC
 /// 9112, and MCP's transport.
@@ -38,24 +50,24 @@ const RESERVED: &[&str] = &[
 /// Of MCP's parameter headers each tool has its own.
 const RESERVED_PREFIX: &str = "mcp-param-";
 
-/// Variables that make a loader or an interpreter run something else (connections, "stdio").
-const REFUSED_ENV: &[&str] = &["PATH", "NODE_OPTIONS", "BASH_ENV", "ENV", "IFS", "SHELLOPTS"];
-const REFUSED_ENV_PREFIXES: &[&str] = &["LD_", "DYLD_", "PYTHON", "GIT_", "PERL5", "RUBY", "JAVA_"];
+/// A stored value goes to whom it was given for, and to nobody else.
+const NOT_KEPT: &str = "its value must be given anew: the server is somewhere else now, and the stored \
+                        value was not meant for there";
 
 pub(super) fn check_headers(
     form: &SecretForm,
-    known: &[String],
-    mode: AuthMode,
+    against: Against<'_>,
+    mode: Option<AuthMode>,
     api_key_header: Option<&str>,
     mistakes: &mut Mistakes,
 ) {
-    check_entries("/headers", form, known, mistakes);
+    check_entries("/headers", form, against, mistakes);
     let mut seen = HashSet::new();
     for (name, value) in form.iter() {
         let path = pointer("/headers", name);
         check_header_name(&path, name, mistakes);
         let lower = name.to_ascii_lowercase();
-        if mode.is_personal() && lower == "authorization" {
+        if mode.is_some_and(AuthMode::is_personal) && lower == "authorization" {
             mistakes.add(&path, "is the person's own in this auth mode");
         }
         if api_key_header.is_some_and(|header| header.eq_ignore_ascii_case(name)) {
@@ -90,18 +102,13 @@ fn check_header_value(path: &str, value: &SecretText, mistakes: &mut Mistakes) {
     }
 }
 
-pub(super) fn check_env(form: &SecretForm, known: &[String], mistakes: &mut Mistakes) {
-    check_entries("/env", form, known, mistakes);
+pub(super) fn check_env(form: &SecretForm, against: Against<'_>, mistakes: &mut Mistakes) {
+    check_entries("/env", form, against, mistakes);
     for (name, value) in form.iter() {
         let path = pointer("/env", name);
-        if !is_env_name(name) {
+        // What no program can have, and what steers loaders, `stdio` refuses.
+        if !is_env_name(name) && !name.is_empty() && !name.contains(['=', '\0']) {
             mistakes.add(&path, "is no variable name: letters, digits and _ only");
-        }
-        let upper = name.to_ascii_uppercase();
-        if REFUSED_ENV.contains(&upper.as_str())
-            || REFUSED_ENV_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
-        {
-            mistakes.add(&path, "steers loaders or interpreters and may not be set");
         }
         if value.as_ref().is_some_and(|value| value.expose().contains(['\0', '\r', '\n'])) {
             mistakes.add(&path, "must hold no NUL or line end");
@@ -110,15 +117,17 @@ pub(super) fn check_env(form: &SecretForm, known: &[String], mistakes: &mut Mist
 }
 
 /// What headers and environment have in common.
-fn check_entries(path: &str, form: &SecretForm, known: &[String], mistakes: &mut Mistakes) {
+fn check_entries(path: &str, form: &SecretForm, against: Against<'_>, mistakes: &mut Mistakes) {
     if form.len() > limits::HEADER_ENTRIES.size() {
         mistakes.add(path, format!("at most {} are allowed", limits::HEADER_ENTRIES.default));
     }
     for (name, value) in form.iter() {
         let path = pointer(path, name);
         let Some(value) = value else {
-            if !known.contains(name) {
-                mistakes.add(&path, nothing_to_keep(name));
+            match against.known.get(name) {
+                None => mistakes.add(&path, nothing_to_keep(name)),
+                Some(_) if against.moved => mistakes.add(&path, NOT_KEPT),
+                Some(used) => check_variables(&path, used, against, mistakes),
             }
             continue;
         };
@@ -126,13 +135,14 @@ fn check_entries(path: &str, form: &SecretForm, known: &[String], mistakes: &mut
             let most = limits::HEADER_VALUE_BYTES.default;
             mistakes.add(&path, format!("must be at most {most} bytes"));
         }
-        for part in variables(value.expose()) {
-            // There are no tenant variables yet, so each one is missing.
-            if let Part::Variable(variable) = part {
-                let variable = tool::escaped(variable, 60);
-                mistakes
-                    .add(&path, format!("the variable ${variable} does not exist; $$ is a dollar"));
-            }
+        check_variables(&path, &references(value.expose()), against, mistakes);
+    }
+}
+
+fn check_variables(path: &str, used: &[String], against: Against<'_>, mistakes: &mut Mistakes) {
+    for name in used {
+        if let Some(problem) = against.variables.problem(name, against.destination) {
+            mistakes.add(path, problem);
         }
     }
 }

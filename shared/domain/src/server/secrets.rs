@@ -2,17 +2,54 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{SecretForm, SecretText};
+use url::{Origin, Url};
+
+use super::{SecretForm, SecretText, Transport};
 use crate::{Code, Error, tool};
 
-/// What a form is measured against: the stored server's slug and the names of its secrets. A new
-/// server has neither.
+/// Names of stored secrets, each with the variables that its value refers to.
+pub type KnownSecrets = BTreeMap<String, Vec<String>>;
+
+/// What a form is measured against: the stored server's slug, where it is, and the names of its
+/// secrets. A new server has none of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Known {
     pub slug: Option<String>,
-    pub env: Vec<String>,
-    pub headers: Vec<String>,
+    pub place: Option<Place>,
+    pub env: KnownSecrets,
+    pub headers: KnownSecrets,
     pub client_secret: bool,
+}
+
+/// Who receives a server's secrets. Where this changes, none may be kept: whoever redirects a server
+/// must know what he sends there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Scheme, host and port (RFC 6454).
+    Origin(Origin),
+    /// A program: its command, arguments and working directory.
+    Program(String, Vec<String>, String),
+}
+
+impl Place {
+    /// `None` where the address is none.
+    #[must_use]
+    pub fn of(
+        transport: Transport,
+        url: &str,
+        command: &str,
+        args: &[String],
+        cwd: &str,
+    ) -> Option<Self> {
+        match transport {
+            Transport::Stdio => {
+                Some(Self::Program(command.to_owned(), args.to_vec(), cwd.to_owned()))
+            }
+            Transport::Sse | Transport::Http => {
+                Url::parse(url).ok().map(|url| Self::Origin(url.origin()))
+            }
+        }
+    }
 }
 
 /// What a save does to a group of secrets.
@@ -66,18 +103,18 @@ pub enum SecretEdit {
 /// The edit table: `null` keeps the value of exactly this name, a string (`""` too) replaces it,
 /// what is left out is deleted. `null` for a name that does not exist refuses the whole save: there
 /// is no renaming of an old secret.
-pub fn edit_secrets(existing: &[String], submitted: &SecretForm) -> Result<SecretEdits, Error> {
+pub fn edit_secrets(existing: &KnownSecrets, submitted: &SecretForm) -> Result<SecretEdits, Error> {
     let mut edits = SecretEdits::default();
     for (name, value) in submitted.iter() {
         match value {
             Some(value) => {
                 edits.set.insert(name.clone(), value.clone());
             }
-            None if existing.contains(name) => edits.keep.push(name.clone()),
+            None if existing.contains_key(name) => edits.keep.push(name.clone()),
             None => return Err(Error::new(Code::InvalidInput, nothing_to_keep(name))),
         }
     }
-    edits.delete = existing.iter().filter(|name| !submitted.contains(name)).cloned().collect();
+    edits.delete = existing.keys().filter(|name| !submitted.contains(name)).cloned().collect();
     Ok(edits)
 }
 

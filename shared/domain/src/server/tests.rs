@@ -4,7 +4,7 @@ mod urls;
 
 use serde_json::{Value, json};
 
-use super::*;
+use super::{stdio::StdioMode, *};
 use crate::{Code, Error};
 
 fn form(changes: &Value) -> ServerForm {
@@ -18,7 +18,22 @@ fn form(changes: &Value) -> ServerForm {
 }
 
 fn validate(changes: &Value) -> Result<ValidServer, Error> {
-    form(changes).validate(&UrlRules::default(), &Known::default())
+    against(changes, &Known::default(), &[])
+}
+
+/// Any program may run, and the tenant has these variables.
+fn against(
+    changes: &Value,
+    known: &Known,
+    variables: &[(&str, &[&str])],
+) -> Result<ValidServer, Error> {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let variables =
+        Variables(variables.iter().map(|(name, to)| ((*name).to_owned(), owned(to))).collect());
+    let stdio = StdioMode::Any;
+    let urls = UrlRules::default();
+    let rules = FormRules { urls: &urls, stdio: &stdio, only_tenant: true, variables: &variables };
+    form(changes).validate(&rules, known)
 }
 
 fn valid(changes: &Value) -> ValidServer {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use unicode_normalization::UnicodeNormalization;
+use unicode_security::{RestrictionLevel, RestrictionLevelDetection};
 
 use super::{ToolProblem, escaped, text::is_hidden};
 use crate::{
@@ -86,91 +87,34 @@ pub fn looks_alike(one: &str, other: &str) -> bool {
     one != other && skeleton(one) == skeleton(other)
 }
 
+/// A name of a peer on a screen: one that hides or imitates something is escaped, any other stands as
+/// it is.
+#[must_use]
+pub fn display_name(name: &str) -> String {
+    if suspicious(name).is_some() { shown(name) } else { name.to_owned() }
+}
+
 /// What is wrong with a name by itself, whatever else the server lists.
 pub(super) fn suspicious(name: &str) -> Option<ToolProblem> {
+    if name.is_ascii() && !name.chars().any(char::is_control) {
+        return None;
+    }
     if name.chars().any(|c| is_hidden(c) || c == '\n' || c == '\t') {
         return Some(ToolProblem::HidesCharacters(shown(name)));
     }
-    let mut scripts = name.chars().filter_map(script);
-    let first = scripts.next()?;
-    scripts.any(|script| script != first).then(|| ToolProblem::MixesScripts(shown(name)))
-}
-
-#[derive(PartialEq, Eq)]
-enum Script {
-    Latin,
-    Greek,
-    Cyrillic,
-    Armenian,
-    Cherokee,
-}
-
-/// The script of a letter, of those whose letters are taken for each other (UTS 39).
-fn script(c: char) -> Option<Script> {
-    match c {
-        'a'..='z'
-        | 'A'..='Z'
-        | '\u{c0}'..='\u{24f}'
-        | '\u{1e00}'..='\u{1eff}'
-        | '\u{ff21}'..='\u{ff5a}' => Some(Script::Latin),
-        '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => Some(Script::Greek),
-        '\u{400}'..='\u{52f}' | '\u{1c80}'..='\u{1c8f}' | '\u{a640}'..='\u{a69f}' => {
-            Some(Script::Cyrillic)
-        }
-        '\u{531}'..='\u{58f}' => Some(Script::Armenian),
-        '\u{13a0}'..='\u{13ff}' | '\u{ab70}'..='\u{abbf}' => Some(Script::Cherokee),
-        _ => None,
+    let letters: String = name.nfkc().filter(|c| c.is_alphabetic()).collect();
+    // One script, or Latin with one other that is not taken for it (UTS 39, 5.2).
+    if !letters.check_restriction_level(RestrictionLevel::ModeratelyRestrictive) {
+        return Some(ToolProblem::MixesScripts(shown(name)));
     }
+    // Letters of one other script may spell a word in ours.
+    let skeleton = skeleton(name);
+    (!name.is_ascii() && skeleton.is_ascii()).then(|| ToolProblem::LooksLike(shown(&skeleton)))
 }
 
 /// A name with everything that looks alike made the same: compatibility forms (NFKC: full width,
-/// mathematical letters, ligatures), letters of other scripts, digits that are taken for letters,
-/// characters that are not seen.
+/// mathematical letters, ligatures), characters that are not seen, and the confusables of UTS 39.
 pub(super) fn skeleton(name: &str) -> String {
-    name.nfkc().filter(|c| !is_hidden(*c)).map(fold).collect()
-}
-
-/// A modest part of the confusables of UTS 39: what imitates ASCII letters.
-fn fold(c: char) -> char {
-    match c {
-        '0' | 'О' | 'Ο' | 'Օ' => 'O',
-        'о' | 'ο' | 'օ' => 'o',
-        '1' | 'I' | 'І' | 'Ι' | 'Ӏ' | 'ӏ' => 'l',
-        'і' | 'ι' => 'i',
-        'А' | 'Α' => 'A',
-        'а' | 'α' => 'a',
-        'В' | 'Β' => 'B',
-        'С' | 'Ϲ' => 'C',
-        'с' | 'ϲ' => 'c',
-        'ԁ' => 'd',
-        'Е' | 'Ε' => 'E',
-        'е' | 'ε' => 'e',
-        'ɡ' | 'ց' => 'g',
-        'Н' | 'Η' => 'H',
-        'һ' | 'հ' => 'h',
-        'Ј' => 'J',
-        'ј' | 'ϳ' => 'j',
-        'К' | 'Κ' => 'K',
-        'к' | 'κ' => 'k',
-        'М' | 'Μ' => 'M',
-        'Ν' => 'N',
-        'ո' => 'n',
-        'Р' | 'Ρ' => 'P',
-        'р' | 'ρ' => 'p',
-        'ԛ' | 'զ' => 'q',
-        'Ѕ' => 'S',
-        'ѕ' => 's',
-        'Т' | 'Τ' => 'T',
-        'ս' | 'υ' => 'u',
-        'ν' | 'ѵ' => 'v',
-        'Ԝ' => 'W',
-        'ԝ' | 'ω' => 'w',
-        'Х' | 'Χ' => 'X',
-        'х' | 'χ' => 'x',
-        'У' | 'Υ' | 'Ү' => 'Y',
-        'у' | 'γ' | 'ү' => 'y',
-        'Ζ' => 'Z',
-        '‐' | '‑' | '‒' | '–' | '—' | '−' => '-',
-        _ => c,
-    }
+    let visible: String = name.nfkc().filter(|c| !is_hidden(*c)).collect();
+    unicode_security::skeleton(&visible).collect()
 }

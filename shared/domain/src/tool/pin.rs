@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{
     Definition, ToolProblem, UnusableTool, assign_ids,
@@ -75,16 +76,25 @@ impl KnownTool {
         self.definition.as_ref().filter(|definition| Some(definition.hash) != pending)
     }
 
-    /// Releases the quarantined definition that the person saw.
+    /// Releases the quarantined definition that the person saw; nothing to do where it is approved.
     ///
-    /// `CONFLICT` where it is another one by now, or none is quarantined.
+    /// `CONFLICT` where it is another one by now, or none is quarantined; `details` says which.
     pub fn approve(self, seen: Sha256Digest) -> Result<Self, Error> {
+        let approved = self.definition.as_ref().is_some_and(|definition| definition.hash == seen);
+        if self.pin == Pin::Approved && approved {
+            return Ok(self);
+        }
         match &self.pending {
             Some(pending) if self.pin == Pin::Quarantined && pending.hash == seen => {
                 let definition = self.pending;
                 Ok(Self { definition, pending: None, pin: Pin::Approved, problem: None, ..self })
             }
-            _ => Err(Error::new(Code::Conflict, "this definition does not wait for approval")),
+            _ => {
+                let waits = self.pending.as_ref().filter(|_| self.pin == Pin::Quarantined);
+                let details = json!({ "definitionHash": waits.map(|pending| pending.hash) });
+                Err(Error::new(Code::Conflict, "this definition does not wait for approval")
+                    .with_details(details))
+            }
         }
     }
 

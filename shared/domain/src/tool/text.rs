@@ -42,6 +42,29 @@ pub fn escaped(text: &str, chars: usize) -> String {
     out
 }
 
+/// A peer's text for a person who decides by it: nothing is taken out; what would not be seen, or
+/// would reorder what is seen, is spelled out as `\u{…}`. At most `chars` characters, an ellipsis in
+/// place of the rest.
+#[must_use]
+pub fn revealed(text: &str, chars: usize) -> String {
+    let mut out = String::new();
+    let mut written = 0;
+    for c in text.chars() {
+        let width = if is_hidden(c) { c.escape_unicode().len() } else { 1 };
+        if written + width > chars {
+            out.push('…');
+            break;
+        }
+        written += width;
+        if is_hidden(c) {
+            write!(out, "{}", c.escape_unicode()).expect("a String takes all");
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// Characters that a reader does not see, or that reorder what is seen: C0 and C1 controls but
 /// `\n` and `\t`, Unicode's format characters (bidirectional, joiners, tags), fillers and
 /// variation selectors' supplement, all of which have carried hidden instructions.

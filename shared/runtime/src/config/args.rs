@@ -51,6 +51,10 @@ pub struct SettingsArgs {
     #[arg(long, global = true, value_name = "HOST,…")]
     pub allowed_hosts: Option<String>,
 
+    /// Networks of the proxies before us, whose X-Forwarded-For says who asks, separated by commas
+    #[arg(long, global = true, value_name = "CIDR,…")]
+    pub trusted_proxies: Option<String>,
+
     /// Fernet keys, separated by commas, the primary first; other users can read a flag
     #[arg(long, global = true, value_name = "KEY,…", value_parser = secret())]
     pub encryption_keys: Option<SecretString>,
@@ -87,6 +91,20 @@ pub struct SettingsArgs {
     #[arg(long, global = true, value_name = "SECONDS")]
     pub permission_wait_seconds: Option<String>,
 
+    /// Programs on this host as MCP servers: off, allowlist (`[[stdio.allow]]` of the file) or any (one
+    /// tenant only) [default: off; `up` on loopback: allowlist with the demo server]
+    #[arg(long, global = true, value_name = "MODE")]
+    pub stdio: Option<String>,
+
+    /// What shuts programs in: strongest (bubblewrap where it works, else other accounts where we are
+    /// root, else nothing is run), bubblewrap, or none [default: strongest]
+    #[arg(long, global = true, value_name = "WALL")]
+    pub stdio_sandbox: Option<String>,
+
+    /// Folders below /home, /root, /run or /tmp that programs in bubblewrap may read, separated by commas
+    #[arg(long, global = true, value_name = "DIR,…")]
+    pub stdio_readable: Option<String>,
+
     /// Form of the log: json or text [default: text on a terminal, else json]
     #[arg(long, global = true, value_name = "FORM")]
     pub log_format: Option<String>,
@@ -111,6 +129,7 @@ impl SettingsArgs {
             ("listen", &self.listen),
             ("public_url", &self.public_url),
             ("allowed_hosts", &self.allowed_hosts),
+            ("trusted_proxies", &self.trusted_proxies),
             ("encryption_keys_file", &self.encryption_keys_file),
             ("seal_key_file", &self.seal_key_file),
             ("object_store_url", &self.object_store_url),
@@ -118,6 +137,9 @@ impl SettingsArgs {
             ("extra_ca", &self.extra_ca),
             ("contact", &self.contact),
             ("permission_wait_seconds", &self.permission_wait_seconds),
+            ("stdio", &self.stdio),
+            ("stdio_sandbox", &self.stdio_sandbox),
+            ("stdio_readable", &self.stdio_readable),
             ("log_format", &self.log_format),
             ("log", &self.log),
         ];

@@ -6,6 +6,7 @@
 
 mod args;
 mod sources;
+mod stdio;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -17,13 +18,15 @@ use std::{
     path::PathBuf,
 };
 
-use domain::limits;
+use domain::{limits, server::stdio::StdioMode};
+use ipnet::IpNet;
 use secrecy::SecretString;
 use url::Url;
 
 pub use args::SettingsArgs;
-pub use sources::{Mistake, Mistakes, READ_ELSEWHERE};
+pub use sources::{Mistake, Mistakes, READ_ELSEWHERE, Reading};
 use sources::{PREFIX, Sources};
+pub use stdio::StdioSandbox;
 pub use values::{EgressAllow, LogFormat, NotAnEgressRule};
 
 /// Everything an operator can set, checked. Its `Debug` shows no secret.
@@ -41,6 +44,8 @@ pub struct Settings {
     pub public_url: Option<Url>,
     /// `host` or `host:port`, lower case, beside those of `public_url` and `listen`.
     pub allowed_hosts: Vec<String>,
+    /// Networks of the proxies before us, whose `X-Forwarded-For` says who asks.
+    pub trusted_proxies: Vec<IpNet>,
     /// Fernet keys, separated by commas, the primary first; each has the shape of one.
     pub encryption_keys: Option<SecretString>,
     /// Ed25519 seed: 32 bytes in base64url.
@@ -54,6 +59,14 @@ pub struct Settings {
     pub contact: Option<String>,
     /// At most [`limits::PERMISSION_WAIT_SECONDS`].
     pub permission_wait_seconds: u64,
+    /// Which programs may run on this host. `None`: nobody said, which is off but where `up` listens on
+    /// loopback.
+    pub stdio: Option<StdioMode>,
+    pub stdio_sandbox: StdioSandbox,
+    /// Absolute folders that programs in bubblewrap may read although they are hidden otherwise.
+    pub stdio_readable: Vec<PathBuf>,
+    /// Files that were read for these settings: they hold secrets, and programs may not see them.
+    pub files: Vec<PathBuf>,
     pub log_format: LogFormat,
     /// Directives of `tracing_subscriber::EnvFilter`, such as `info,app=debug`.
     pub log: String,
@@ -69,6 +82,7 @@ impl Default for Settings {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             public_url: None,
             allowed_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
             encryption_keys: None,
             seal_key: None,
             object_store_url: None,
@@ -76,6 +90,10 @@ impl Default for Settings {
             extra_ca: None,
             contact: None,
             permission_wait_seconds: limits::PERMISSION_WAIT_SECONDS.default,
+            stdio: None,
+            stdio_sandbox: StdioSandbox::default(),
+            stdio_readable: Vec::new(),
+            files: Vec::new(),
             log_format: if std::io::stderr().is_terminal() {
                 LogFormat::Text
             } else {
@@ -95,6 +113,12 @@ pub fn load(
     args: &SettingsArgs,
     env: impl Iterator<Item = (String, String)>,
 ) -> Result<Settings, Mistakes> {
+    let reading = read(args, env);
+    if reading.mistakes.0.is_empty() { Ok(reading.settings) } else { Err(reading.mistakes) }
+}
+
+/// The same for who wants to know what is wrong, and goes on with the rest.
+pub fn read(args: &SettingsArgs, env: impl Iterator<Item = (String, String)>) -> Reading {
     let mut from = Sources::read(args, env);
     let default = Settings::default();
 
@@ -105,6 +129,7 @@ pub fn load(
         listen: from.parse("listen", values::address).unwrap_or(default.listen),
         public_url: from.parse("public_url", values::public_url),
         allowed_hosts: from.parse("allowed_hosts", values::hosts).unwrap_or_default(),
+        trusted_proxies: from.parse("trusted_proxies", values::networks).unwrap_or_default(),
         encryption_keys: from.parse("encryption_keys", values::encryption_keys),
         seal_key: from.parse("seal_key", values::seal_key),
         object_store_url: from.parse("object_store_url", values::object_store_url),
@@ -114,6 +139,10 @@ pub fn load(
         permission_wait_seconds: from
             .parse("permission_wait_seconds", values::permission_wait_seconds)
             .unwrap_or(default.permission_wait_seconds),
+        stdio: stdio::read(&mut from),
+        stdio_sandbox: from.parse("stdio_sandbox", stdio::sandbox).unwrap_or_default(),
+        stdio_readable: from.parse("stdio_readable", values::absolute_paths).unwrap_or_default(),
+        files: Vec::new(),
         log_format: from.parse("log_format", str::parse).unwrap_or(default.log_format),
         log: from.parse("log", values::log_filter).unwrap_or(default.log),
     };

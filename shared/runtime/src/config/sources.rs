@@ -20,6 +20,7 @@ const SETTINGS: &[(&str, bool)] = &[
     ("listen", false),
     ("public_url", false),
     ("allowed_hosts", false),
+    ("trusted_proxies", false),
     ("encryption_keys", true),
     ("seal_key", true),
     ("object_store_url", false),
@@ -27,6 +28,9 @@ const SETTINGS: &[(&str, bool)] = &[
     ("extra_ca", false),
     ("contact", false),
     ("permission_wait_seconds", false),
+    ("stdio", false),
+    ("stdio_sandbox", false),
+    ("stdio_readable", false),
     ("log_format", false),
     ("log", false),
 ];
@@ -36,7 +40,6 @@ const SETTINGS: &[(&str, bool)] = &[
 const LATER: &[&str] = &[
     "redis_url",
     "connect_to",
-    "stdio",
     "manifests",
     "metrics_listen",
     "ncbi_api_key",
@@ -80,6 +83,18 @@ impl fmt::Display for Mistakes {
 
 impl std::error::Error for Mistakes {}
 
+/// All that was read, right or wrong.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// With the default in place of what is wrong.
+    pub settings: Settings,
+    /// The settings that were given: name, and where it stood.
+    pub set: Vec<(String, String)>,
+    /// Files that were read: the settings' own, and those that hold one secret.
+    pub files: Vec<PathBuf>,
+    pub mistakes: Mistakes,
+}
+
 #[derive(Clone)]
 enum Origin {
     Flag,
@@ -109,11 +124,15 @@ struct Found {
 pub(super) struct Sources {
     found: HashMap<&'static str, Found>,
     mistakes: Vec<Mistake>,
+    programs: Option<(String, Vec<toml::Value>)>,
+    /// Files that were read: the settings' own, and those that hold one secret.
+    files: Vec<PathBuf>,
 }
 
 impl Sources {
     pub(super) fn read(args: &SettingsArgs, env: impl Iterator<Item = (String, String)>) -> Self {
-        let mut sources = Self { found: HashMap::new(), mistakes: Vec::new() };
+        let mut sources =
+            Self { found: HashMap::new(), mistakes: Vec::new(), files: Vec::new(), programs: None };
 
         let flags = args.given().into_iter().map(|(name, value)| (name.to_owned(), value));
         sources.take(&Origin::Flag, flags.collect());
@@ -137,6 +156,7 @@ impl Sources {
         if let Some(path) = named_file {
             match read_toml(&path) {
                 Ok(table) => {
+                    sources.files.push(path.clone());
                     let values = sources.texts(&path, table);
                     sources.take(&Origin::File(path), values);
                 }
@@ -175,8 +195,13 @@ impl Sources {
         self.push(name, source, problem.into());
     }
 
-    pub(super) fn finish(self, settings: Settings) -> Result<Settings, Mistakes> {
-        if self.mistakes.is_empty() { Ok(settings) } else { Err(Mistakes(self.mistakes)) }
+    pub(super) fn finish(self, settings: Settings) -> Reading {
+        let settings = Settings { files: self.files.clone(), ..settings };
+        let in_order = SETTINGS.iter().filter_map(|(name, _)| {
+            Some(((*name).to_owned(), self.found.get(name)?.source.clone()))
+        });
+        let set = in_order.collect();
+        Reading { settings, set, files: self.files, mistakes: Mistakes(self.mistakes) }
     }
 
     /// Takes what one source says, where no stronger source has spoken.
@@ -195,7 +220,10 @@ impl Sources {
                 (None, Some(path)) => {
                     let spelled = origin.spelled(&file_name);
                     match std::fs::read_to_string(&path) {
-                        Ok(text) => (text.trim().to_owned(), spelled),
+                        Ok(text) => {
+                            self.files.push(path.into());
+                            (text.trim().to_owned(), spelled)
+                        }
                         Err(error) => {
                             self.push(name, spelled, format!("cannot read {path}: {error}"));
                             continue;
@@ -214,11 +242,43 @@ impl Sources {
         }
     }
 
+    /// `[[stdio.allow]]` as it stands in the file, and which file.
+    pub(super) fn take_programs(&mut self) -> Option<(String, Vec<toml::Value>)> {
+        self.programs.take()
+    }
+
+    /// The table `[stdio]`: its word, as the setting of that name, and its list.
+    fn stdio(&mut self, path: &Path, table: toml::Table) -> Option<String> {
+        let source = path.display().to_string();
+        let mut word = None;
+        for (name, value) in table {
+            match (name.as_str(), value) {
+                ("mode", toml::Value::String(text)) => word = Some(text),
+                ("mode", _) => self.push("stdio.mode", source.clone(), "must be a text".to_owned()),
+                ("allow", toml::Value::Array(entries)) => {
+                    self.programs = Some((source.clone(), entries));
+                }
+                ("allow", _) => {
+                    let problem = "must be written as [[stdio.allow]]".to_owned();
+                    self.push("stdio.allow", source.clone(), problem);
+                }
+                _ => self.push(
+                    &format!("stdio.{name}"),
+                    source.clone(),
+                    "no such setting".to_owned(),
+                ),
+            }
+        }
+        word
+    }
+
     /// The file's values as texts: a list is written with commas, as in a variable.
     fn texts(&mut self, path: &Path, table: toml::Table) -> BTreeMap<String, String> {
         let mut values = BTreeMap::new();
         for (name, value) in table {
-            if let Some(text) = text(&value) {
+            if let ("stdio", toml::Value::Table(table)) = (name.as_str(), &value) {
+                values.extend(self.stdio(path, table.clone()).map(|word| (name, word)));
+            } else if let Some(text) = text(&value) {
                 values.insert(name, text);
             } else {
                 let problem = "must be a text, a whole number or a list of texts";
@@ -228,7 +288,7 @@ impl Sources {
         values
     }
 
-    fn push(&mut self, setting: &str, source: String, problem: String) {
+    pub(super) fn push(&mut self, setting: &str, source: String, problem: String) {
         self.mistakes.push(Mistake { setting: setting.to_owned(), source, problem });
     }
 }

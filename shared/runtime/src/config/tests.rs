@@ -1,6 +1,7 @@
 use std::{fs, path::PathBuf};
 
 use clap::Parser;
+use domain::server::stdio::StdioMode;
 use secrecy::ExposeSecret;
 
 use super::{EgressAllow, LogFormat, Mistakes, Settings, SettingsArgs, load};
@@ -105,8 +106,7 @@ fn all_mistakes_are_reported_at_once_by_name_and_source() {
 
 #[test]
 fn settings_of_later_versions_are_refused_and_variables_of_other_code_are_not() {
-    for name in ["REDIS_URL", "CONNECT_TO", "STDIO", "MANIFESTS", "METRICS_LISTEN", "NCBI_API_KEY"]
-    {
+    for name in ["REDIS_URL", "CONNECT_TO", "MANIFESTS", "METRICS_LISTEN", "NCBI_API_KEY"] {
         let line = mistake(&[(&format!("BAILIWICK_{name}"), "anything")]);
         assert!(line.ends_with("not supported by this version"), "{line}");
     }
@@ -233,6 +233,18 @@ fn egress_rules_are_networks_addresses_and_hosts() {
 }
 
 #[test]
+fn trusted_proxies_are_networks() {
+    let settings = with_env(&[("BAILIWICK_TRUSTED_PROXIES", "10.1.2.3/8, ::1")]).unwrap();
+    let networks: Vec<String> = settings.trusted_proxies.iter().map(ToString::to_string).collect();
+    assert_eq!(networks, ["10.0.0.0/8", "::1/128"]);
+    assert_eq!(
+        mistake(&[("BAILIWICK_TRUSTED_PROXIES", "proxy.example.org")]),
+        "trusted_proxies (from BAILIWICK_TRUSTED_PROXIES): \"proxy.example.org\" is neither a network \
+         such as 10.0.0.0/8 nor an address"
+    );
+}
+
+#[test]
 fn allowed_hosts_are_hosts_with_or_without_a_port() {
     let name = "BAILIWICK_ALLOWED_HOSTS";
     let hosts = with_env(&[(name, "A.example.org, b.example.org:80,[::1]:8080")]).unwrap();
@@ -285,4 +297,51 @@ fn flags_stand_before_or_after_the_command_and_help_shows_no_value() {
 
     let help = Program::try_parse_from(["bailiwick", "--help"]).unwrap_err().to_string();
     assert!(help.contains("--encryption-keys-file") && !help.contains("[env"), "{help}");
+}
+
+fn with_file(text: &str, variables: &[(&str, &str)]) -> Result<Settings, Mistakes> {
+    let dir = tempfile::tempdir().unwrap();
+    let config = file(&dir, "bailiwick.toml", text);
+    with_flags_and_env(&SettingsArgs { config: Some(config), ..Default::default() }, variables)
+}
+
+#[test]
+fn programs_come_from_the_file_and_are_off_unless_somebody_says_so() {
+    assert!(with_env(&[]).unwrap().stdio.is_none());
+    let said = |word: &str| with_env(&[("BAILIWICK_STDIO", word)]).unwrap().stdio.unwrap();
+    assert!(matches!(said("off"), StdioMode::Off));
+    assert!(matches!(said("any"), StdioMode::Any));
+    assert!(matches!(said("allowlist"), StdioMode::Allowlist(programs) if programs.is_empty()));
+    assert!(mistake(&[("BAILIWICK_STDIO", "yes")]).ends_with("must be off, allowlist or any"));
+    assert!(matches!(with_file("stdio = 'any'", &[]).unwrap().stdio, Some(StdioMode::Any)));
+
+    let list = "[[stdio.allow]]\nname = 'files'\ncommand = '/bin/files'\n\
+                args = ['--root', { matches = '/srv/[a-z]+' }, { rest = '.*' }]\nenv = ['LEVEL']\n";
+    let in_file = with_file(&format!("[stdio]\nmode = 'allowlist'\n{list}"), &[]).unwrap();
+    let by_variable = with_file(list, &[("BAILIWICK_STDIO", "allowlist")]).unwrap();
+    for settings in [in_file, by_variable] {
+        let Some(StdioMode::Allowlist(programs)) = settings.stdio else { panic!("a list") };
+        assert_eq!((programs.len(), programs[0].name.as_str()), (1, "files"));
+        assert_eq!((programs[0].args.len(), programs[0].env.len()), (3, 1));
+    }
+    let stronger = with_file(list, &[("BAILIWICK_STDIO", "off")]).unwrap();
+    assert!(matches!(stronger.stdio, Some(StdioMode::Off)));
+}
+
+#[test]
+fn every_mistake_of_the_list_of_programs_is_told_at_once() {
+    let text = "listen = 'nowhere'\n[stdio]\nmode = 'allowlist'\nshell = true\n\
+                [[stdio.allow]]\nname = 'a'\ncommand = 'relative'\n\
+                [[stdio.allow]]\nname = 'b'\ncommand = '/b'\nenv = ['LD_PRELOAD']\n\
+                [[stdio.allow]]\nname = 'c'\ncommand = '/c'\nargs = [{ matches = '(' }]\n\
+                [[stdio.allow]]\nname = 'd'\ncommand = '/d'\nshell = true\n\
+                [[stdio.allow]]\nname = 'e'\ncommand = '/e'\n\
+                [[stdio.allow]]\nname = 'e'\ncommand = '/e'\n";
+    let words = with_file(text, &[]).unwrap_err().to_string();
+    for part in ["listen", "stdio.shell", "entry 1", "entry 2", "entry 3", "entry 4", "entry 6"] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    assert!(!words.contains("entry 5"), "{words}");
+    let alone = with_file("[[stdio.allow]]\nname = 'a'\ncommand = '/a'\n", &[]).unwrap_err();
+    assert!(alone.to_string().contains("nothing says mode"), "{alone}");
 }

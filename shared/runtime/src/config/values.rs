@@ -86,6 +86,15 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("is empty".to_owned()) } else { Ok(text.into()) }
 }
 
+pub(super) fn absolute_paths(text: &str) -> Result<Vec<PathBuf>, String> {
+    let paths = text.split(',').map(str::trim).filter(|path| !path.is_empty());
+    let checked = paths.map(|path| {
+        let absolute = path.starts_with('/');
+        absolute.then(|| path.into()).ok_or_else(|| format!("{path:?} must be an absolute path"))
+    });
+    checked.collect()
+}
+
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let listened = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     listened
@@ -153,6 +162,14 @@ pub(super) fn hosts(text: &str) -> Result<Vec<String>, String> {
     items(text)
         .map(|item| host(item).ok_or(format!("{item:?} is not a host or host:port")))
         .collect()
+}
+
+pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
+    let network = |item: &str| match item.parse::<EgressAllow>() {
+        Ok(EgressAllow::Network(network)) => Ok(network),
+        _ => Err(format!("{item:?} is neither a network such as 10.0.0.0/8 nor an address")),
+    };
+    items(text).map(network).collect()
 }
 
 pub(super) fn egress_rules(text: &str) -> Result<Vec<EgressAllow>, String> {

@@ -9,8 +9,8 @@ fn submitted(entries: &[(&str, Option<&str>)]) -> SecretForm {
     entries.iter().map(entry).collect()
 }
 
-fn existing(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
+fn existing(names: &[&str]) -> KnownSecrets {
+    names.iter().map(|name| ((*name).to_owned(), Vec::new())).collect()
 }
 
 #[test]
@@ -77,8 +77,7 @@ fn the_reach_changes_with_what_decides_where_calls_go() {
     }
     let with_header = Known { headers: existing(&["X-A"]), ..Known::default() };
     let save = |headers: Value| {
-        let form = form(&json!({ "headers": headers }));
-        form.validate(&UrlRules::default(), &with_header).unwrap().changes_secrets()
+        against(&json!({ "headers": headers }), &with_header, &[]).unwrap().changes_secrets()
     };
     assert!(!save(json!({ "X-A": null })));
     assert!(save(json!({ "X-A": "anything" })));
@@ -94,22 +93,119 @@ fn dollars_are_variables_or_themselves() {
     assert_eq!(variables("$$$A"), [Literal("$"), Variable("A")]);
     assert_eq!(variables("5$ $1 $-"), [Literal("5$ $1 $-")]);
     assert_eq!(variables(""), []);
-    let expanded = expand("a $X $$X ${X} $", |name| (name == "X").then(|| "1".to_owned()));
-    assert_eq!(expanded.unwrap(), "a 1 $X ${X} $");
-    let error = expand("$Y", |_| None).unwrap_err();
+    let expanded = expand("a $X $$X ${X} $", |name| Ok(name.to_lowercase()));
+    assert_eq!(expanded.unwrap(), "a x $X ${X} $");
+    let error = expand("$Y", |name| Err(missing_variable(name))).unwrap_err();
     assert_eq!(error.code, Code::ServerMisconfigured);
     assert_eq!(error.public, "the variable $Y does not exist");
+    assert_eq!(references("$B $A$$C $A"), ["A", "B"]);
+    let grown = expand(&"$X".repeat(100), |_| Ok("x".repeat(200))).unwrap_err();
+    assert_eq!(grown.code, Code::ServerMisconfigured);
+}
+
+#[test]
+fn a_secret_is_not_kept_for_somebody_else() {
+    let place = |url: &str| Place::of(Transport::Http, url, "", &[], "");
+    let known = Known {
+        place: place("https://mcp.example.com/a"),
+        headers: existing(&["X-A"]),
+        ..Known::default()
+    };
+    let kept = |url: &str| {
+        let form = json!({ "url": url, "headers": { "X-A": null, "X-B": "new" } });
+        against(&form, &known, &[])
+    };
+    for same in ["https://mcp.example.com/b?c", "https://MCP.example.com:443/"] {
+        assert!(kept(same).is_ok(), "{same}");
+    }
+    for other in [
+        "https://mcp.example.com:8443/a",
+        "https://mcp.example.org/a",
+        "https://x.mcp.example.com/a",
+        "http://localhost/a",
+    ] {
+        let details = kept(other).unwrap_err().details.unwrap();
+        assert_eq!(details["errors"].as_array().unwrap().len(), 1, "{other} {details}");
+        assert_eq!(details["errors"][0]["path"], "/headers/X-A");
+    }
+    let anew = json!({ "url": "https://mcp.example.org/", "headers": { "X-A": "given" } });
+    assert!(against(&anew, &known, &[]).is_ok());
+
+    let known = Known {
+        place: Place::of(Transport::Stdio, "", "/bin/x", &[], ""),
+        env: existing(&["A"]),
+        ..Known::default()
+    };
+    let program = |command: &str| {
+        let form = json!({ "transport": "stdio", "command": command, "env": { "A": null } });
+        against(&form, &known, &[])
+    };
+    assert!(program("/bin/x").is_ok());
+    assert!(program("/bin/y").is_err());
+}
+
+#[test]
+fn a_variable_goes_to_its_hosts_alone() {
+    let variables: &[(&str, &[&str])] = &[
+        ("HERE", &["mcp.example.com"]),
+        ("THERE", &["other.example.com", "stdio"]),
+        ("NOWHERE", &[]),
+    ];
+    let headers = |value: &str| {
+        against(&json!({ "headers": { "X-A": value } }), &Known::default(), variables).is_ok()
+    };
+    assert!(headers("Bearer $HERE"));
+    for refused in ["$THERE", "$NOWHERE", "$MISSING", "$HERE$THERE"] {
+        assert!(!headers(refused), "{refused}");
+    }
+    let env = |value: &str| {
+        let form = json!({ "transport": "stdio", "command": "/x", "env": { "A": value } });
+        against(&form, &Known::default(), variables).is_ok()
+    };
+    assert!(env("$THERE") && !env("$HERE") && !env("$NOWHERE"));
+    // A host of that name is no program.
+    let stdio = json!({ "url": "https://stdio/", "headers": { "X-A": "$THERE" } });
+    assert!(against(&stdio, &Known::default(), variables).is_err());
+    // Nor is one kept that may no longer go there.
+    let headers = [("X-A".to_owned(), vec!["THERE".to_owned()])].into_iter().collect();
+    let known = Known { headers, ..Known::default() };
+    assert!(against(&json!({ "headers": { "X-A": null } }), &known, variables).is_err());
+}
+
+#[test]
+fn a_variable_has_a_name_a_value_and_hosts() {
+    let form = |value: &str, hosts: &[&str]| VariableForm {
+        value: SecretText::new(value),
+        hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+    };
+    let hosts =
+        ["Example.COM", "example.com.", "münchen.example", "127.0.0.1", "::1", "[::1]", "stdio"];
+    let valid = form("hunter2", &hosts).validate("_A1").unwrap();
+    let expected = ["example.com", "xn--mnchen-3ya.example", "127.0.0.1", "[::1]", "stdio"];
+    assert_eq!(valid.hosts, expected);
+    assert!(!format!("{valid:?}").contains("hunter2"));
+    for name in ["", "1A", "A-B", "A B", "Ä", &"A".repeat(101)] {
+        assert!(form("x", &[]).validate(name).is_err(), "{name}");
+    }
+    for host in ["", "*", "*.example.com", "https://a", "a:80", "a/b", "a b", "a,b", "user@a"] {
+        assert!(form("x", &[host]).validate("A").is_err(), "{host}");
+    }
+    for value in ["", " a", "a\n", "a\0", &"x".repeat(16_385)] {
+        assert!(form(value, &[]).validate("A").is_err(), "{value:?}");
+    }
+    let error = form("", &["*", "a:1"]).validate("1").unwrap_err();
+    assert_eq!(error.details.unwrap()["errors"].as_array().unwrap().len(), 4);
 }
 
 proptest! {
     #[test]
     fn doubled_dollars_come_out_as_they_went_in(text in ".{0,40}|[$A-C_1 ]{0,20}") {
         let doubled = text.replace('$', "$$");
-        prop_assert_eq!(expand(&doubled, |_| None).unwrap(), text);
+        prop_assert_eq!(expand(&doubled, |name| Err(missing_variable(name))).unwrap(), text);
     }
 
     #[test]
     fn what_a_variable_holds_is_not_read_again(value in "[$A-Z]{0,8}") {
-        prop_assert_eq!(expand("<$V>", |_| Some(value.clone())).unwrap(), format!("<{value}>"));
+        prop_assert_eq!(expand("<$V>", |_| Ok(value.clone())).unwrap(), format!("<{value}>"));
     }
 }

@@ -3,7 +3,9 @@ use serde_json::json;
 use super::*;
 
 fn accepted(url: &str, rules: &UrlRules) -> bool {
-    form(&json!({ "url": url })).validate(rules, &Known::default()).is_ok()
+    let (stdio, variables) = (StdioMode::default(), Variables::default());
+    let rules = FormRules { urls: rules, stdio: &stdio, only_tenant: true, variables: &variables };
+    form(&json!({ "url": url })).validate(&rules, &Known::default()).is_ok()
 }
 
 #[test]

@@ -63,11 +63,33 @@ fn look_alikes_are_found() {
         ("list1", "listl"),
         ("GET0", "GETO"),
         ("scope", "ѕсоре"),
+        ("modern", "modem"),
+        ("e-mail", "e‐mail"),
+        ("math", "𝗆ath"),
     ] {
         assert!(looks_alike(one, other), "{one} {other}");
     }
     for (one, other) in [("read", "write"), ("read", "read"), ("get", "Get"), ("a1", "a2")] {
         assert!(!looks_alike(one, other), "{one} {other}");
+    }
+}
+
+#[test]
+fn a_name_that_imitates_is_escaped_and_an_honest_one_is_not() {
+    for honest in
+        ["read_file", "get-weather.now", "größe", "検索", "検索search", "поиск", "tool 🙂", "a/b:c"]
+    {
+        assert_eq!(display_name(honest), honest);
+    }
+    for (name, shown) in [
+        ("rеad", "r\\u{435}ad"),
+        ("ѕсоре", "\\u{455}\\u{441}\\u{43e}\\u{440}\\u{435}"),
+        ("a\u{202e}b", "a\\u{202e}b"),
+        ("a\u{200b}b", "a\\u{200b}b"),
+        ("a\nb", "a\\u{a}b"),
+        ("ｒead", "\\u{ff52}ead"),
+    ] {
+        assert_eq!(display_name(name), shown);
     }
 }
 
