@@ -292,3 +292,31 @@ async fn mint(world: &World, token: &str, form: Value) -> Value {
 fn text(minted: &Value) -> String {
     minted["token"].as_str().unwrap().to_owned()
 }
+
+#[tokio::test]
+async fn who_cannot_decide_makes_nobody_who_could() {
+    let world = World::new().await;
+    let (ann, _) = superadmin(&world).await;
+    let mia = world.user(&ann.tenant, "mia@acme.test", Role::Member).await;
+    let agent = world.token(&ann, "mcp:call,api:read,api:write,admin").await;
+    let full = world.full_token(&ann).await;
+    let minted = async |by: &str, form: Value| {
+        let (status, minted) = world.post(by, "/api/tokens", form).await;
+        assert_eq!(status, StatusCode::CREATED, "{minted}");
+        minted["token"].as_str().unwrap().to_owned()
+    };
+    let derived = minted(&agent, json!({ "name": "x", "scopes": ["api:write", "admin"] })).await;
+    let (_, session) = world.post(&full, "/api/sessions", json!({})).await;
+    let limited = json!({
+        "name": "y", "scopes": ["api:write", "admin", "approve"], "sessions": [session["id"]],
+    });
+    let limited = minted(&full, limited).await;
+    for token in [&agent, &derived, &limited] {
+        let eve =
+            json!({ "email": "eve@acme.test", "role": "superadmin", "password": "long enough" });
+        assert_eq!(world.post(token, "/api/users", eve).await.0, StatusCode::FORBIDDEN);
+        let raised = json!({ "role": "superadmin" });
+        let path = format!("/api/users/{}", mia.id);
+        assert_eq!(world.patch(token, &path, raised).await.0, StatusCode::FORBIDDEN);
+    }
+}

@@ -1,7 +1,10 @@
 //! Who is asking. A [`Caller`] is made here and nowhere else.
 
-use domain::{Caller, Code, Error, Via, ids::TokenId, json::Sha256Digest, token};
-use store::tokens::Holder;
+use domain::{
+    Caller, Code, Error, Reach, Timestamp, Via, ids::TokenId, json::Sha256Digest, limits, token,
+    web_session,
+};
+use store::{Db, tokens::Holder, web_sessions::SignedIn};
 
 use crate::Ctx;
 
@@ -13,20 +16,49 @@ pub async fn authenticate(
     token: &str,
     via: fn(TokenId) -> Via,
 ) -> Result<Caller, Error> {
+    holder_of(&ctx.db, token, ctx.now(), via).await
+}
+
+/// The same before there is a whole [`Ctx`].
+pub(crate) async fn holder_of(
+    db: &Db,
+    token: &str,
+    now: Timestamp,
+    via: fn(TokenId) -> Via,
+) -> Result<Caller, Error> {
     if !token.starts_with(token::PREFIX) {
         return Err(unusable());
     }
     // Looked up by its digest: how long that takes says nothing about the token.
     let digest = Sha256Digest::of(token.as_bytes());
-    let holder = store::tokens::holder(&ctx.db, digest, ctx.now()).await?;
+    let holder = store::tokens::holder(db, digest, now).await?;
     Ok(caller(holder.ok_or_else(unusable)?, via))
 }
 
+/// The person whose browser sent this cookie; counts as a use of their session.
+///
+/// `UNAUTHENTICATED`, always in the same words: unknown, revoked, over, idle for too long, or a
+/// disabled person's.
+pub async fn authenticate_browser(ctx: &Ctx, cookie: &str) -> Result<Caller, Error> {
+    let digest = Sha256Digest::of(cookie.as_bytes());
+    let idle = limits::WEB_SESSION_IDLE_SECONDS.seconds();
+    let touch = limits::WEB_SESSION_TOUCH_MS.millis();
+    let holder = store::web_sessions::holder(&ctx.db, digest, ctx.now(), idle, touch).await?;
+    Ok(signed_in(holder.ok_or_else(session_over)?))
+}
+
 /// The caller as they stand now, for whatever lasts longer than a request; `UNAUTHENTICATED` when
-/// the token or the person may no longer ask.
+/// the token, the session or the person may no longer ask.
 pub async fn recheck(ctx: &Ctx, before: &Caller) -> Result<Caller, Error> {
     let (token, via): (_, fn(TokenId) -> Via) = match before.via {
         Via::Operator => return Ok(before.clone()),
+        Via::Console(id) => {
+            let idle = limits::WEB_SESSION_IDLE_SECONDS.seconds();
+            let mut tx = ctx.begin(before.tenant).await?;
+            let holder = store::web_sessions::still_held(&mut tx, id, ctx.now(), idle).await?;
+            tx.commit().await?;
+            return Ok(signed_in(holder.ok_or_else(session_over)?));
+        }
         Via::Token(id) => (id, Via::Token),
         Via::Gateway(id) => (id, Via::Gateway),
     };
@@ -45,6 +77,21 @@ fn caller(holder: Holder, via: fn(TokenId) -> Via) -> Caller {
         reach: holder.reach,
         via: via(holder.token),
     }
+}
+
+pub(crate) fn signed_in(holder: SignedIn) -> Caller {
+    Caller {
+        tenant: holder.tenant,
+        user: holder.user,
+        role: holder.role,
+        scopes: web_session::scopes(holder.role),
+        reach: Reach::default(),
+        via: Via::Console(holder.session),
+    }
+}
+
+fn session_over() -> Error {
+    Error::new(Code::Unauthenticated, "this sign-in is over")
 }
 
 fn unusable() -> Error {

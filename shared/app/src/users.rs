@@ -1,9 +1,9 @@
 //! People of a tenant: their roles, and whether they may use the service.
 
-mod password;
+pub(crate) mod password;
 
 use domain::{
-    Caller, Code, Error, Role, Scope,
+    Caller, Code, Error, Reach, Role, Scope,
     ids::{TenantId, UserId},
     user::{self, UserChange, UserStatus},
 };
@@ -54,6 +54,28 @@ pub async fn create(ctx: &Ctx, tenant_slug: &str, new: NewUser) -> Result<User, 
     Ok(user)
 }
 
+/// The operator gives a person another password; every browser session of theirs ends.
+///
+/// `NOT_FOUND` without such a tenant or person, `INVALID_INPUT` for a password that cannot be one.
+pub async fn set_password(
+    ctx: &Ctx,
+    tenant_slug: &str,
+    email: &str,
+    password: SecretString,
+) -> Result<User, Error> {
+    let tenant = tenants::find(ctx, tenant_slug).await?;
+    let hash = password::hash(password).await?;
+    let mut tx = ctx.begin(tenant.id).await?;
+    let user = store::users::find(&mut tx, email).await?;
+    let user = user.ok_or_else(|| Error::not_found("person"))?;
+    store::sign_in::save_password(&mut tx, user.id, &hash).await?;
+    store::web_sessions::revoke_all(&mut tx, user.id, ctx.now()).await?;
+    let subject = user.id.to_string();
+    audit::record_operator(ctx, &mut tx, "user.password_set", &subject, json!({})).await?;
+    tx.commit().await?;
+    Ok(user)
+}
+
 /// The operator looks a person up.
 pub async fn find(ctx: &Ctx, tenant: TenantId, email: &str) -> Result<User, Error> {
     let mut tx = ctx.begin(tenant).await?;
@@ -68,7 +90,7 @@ pub async fn find(ctx: &Ctx, tenant: TenantId, email: &str) -> Result<User, Erro
 /// taken, `DENIED` for a role above the caller's.
 pub async fn add(ctx: &Ctx, caller: &Caller, new: NewUser) -> Result<User, Error> {
     caller.require_role(Role::Admin)?;
-    not_an_agent(caller)?;
+    can_decide(caller)?;
     user::may_grant(caller, new.role)?;
     let (user, hash) = prepare(ctx, new).await?;
     let mut tx = ctx.begin(caller.tenant).await?;
@@ -79,10 +101,12 @@ pub async fn add(ctx: &Ctx, caller: &Caller, new: NewUser) -> Result<User, Error
     Ok(user)
 }
 
-/// Whoever calls tools makes nobody who could permit them: a person with a password signs in.
-fn not_an_agent(caller: &Caller) -> Result<(), Error> {
-    if caller.scopes.has(Scope::McpCall) {
-        return Err(Error::new(Code::Denied, "a token with mcp:call cannot manage people"));
+/// A person with a password signs in, and decides: whoever makes one, or raises one, can decide
+/// themselves. So neither an agent's token, nor one that it minted, nor one with a limited reach.
+fn can_decide(caller: &Caller) -> Result<(), Error> {
+    caller.require_scope(Scope::Approve)?;
+    if caller.reach != Reach::default() {
+        return Err(Error::new(Code::Denied, "a token with a limited reach cannot manage people"));
     }
     Ok(())
 }
@@ -112,7 +136,7 @@ pub async fn update(
     change: UserChange,
 ) -> Result<User, Error> {
     caller.require_role(Role::Admin)?;
-    not_an_agent(caller)?;
+    can_decide(caller)?;
     let mut tx = ctx.begin(caller.tenant).await?;
     let superadmins = store::users::lock_superadmins(&mut tx).await?;
     let user = store::users::lock(&mut tx, id).await?;
@@ -126,6 +150,10 @@ pub async fn update(
     user.status = change.status.unwrap_or(user.status);
     if user != before {
         store::users::save(&mut tx, &user).await?;
+        if user.status == UserStatus::Disabled {
+            // For good: whoever is enabled again signs in again.
+            store::web_sessions::revoke_all(&mut tx, id, ctx.now()).await?;
+        }
         let details = json!({ "role": user.role, "status": user.status });
         audit::record(ctx, &mut tx, caller, "user.updated", &id.to_string(), details).await?;
     }

@@ -1,0 +1,191 @@
+// Journeys through the pages, by keyboard alone; a line `ok <journey>` each. The first thing that is not
+// as it should be ends the run.
+
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+import { chromium } from "playwright-core";
+
+import { House } from "./house.mjs";
+
+const { CHROMIUM, SERVICE, UPSTREAM, DATA, SCREENSHOTS } = process.env;
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const house = new House(SERVICE, UPSTREAM, DATA);
+
+const browser = await chromium.launch({
+  executablePath: CHROMIUM,
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"],
+});
+
+/** A fresh browser profile; what its pages load from elsewhere, or say on the console, is a fault. */
+async function visitor(options = {}) {
+  const context = await browser.newContext({ baseURL: SERVICE, ...options });
+  const page = await context.newPage();
+  page.faults = [];
+  page.on("console", (line) => {
+    // A refusal is what some journeys want; the browser notes each on its console.
+    if (!/status of (401|404|409)/.test(line.text())) page.faults.push(line.text());
+  });
+  page.on("pageerror", (error) => page.faults.push(String(error)));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(SERVICE)) page.faults.push(request.url());
+  });
+  return page;
+}
+
+/** Types into the field that has the focus, as soon as it is on the screen: until then keys are lost. */
+async function type(page, text) {
+  await page.waitForLoadState("load");
+  await page.evaluate(() => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go))));
+  await page.keyboard.type(text);
+  assert.equal(await page.evaluate(() => document.activeElement.value), text);
+}
+
+/** Goes on with Tab until the thing of that name has the focus; nobody needs a mouse. */
+async function tabTo(page, name) {
+  for (let step = 0; step < 60; step++) {
+    const focused = await page.evaluate(() => document.activeElement?.textContent.trim());
+    if (focused === name) return;
+    await page.keyboard.press("Tab");
+  }
+  assert.fail(`Tab never reaches ${name}`);
+}
+
+async function signIn(page, place = "/") {
+  await page.goto(place);
+  await type(page, "admin@localhost");
+  await page.keyboard.press("Tab");
+  await type(page, house.password);
+  await page.keyboard.press("Enter");
+  await page.waitForURL((url) => !url.pathname.endsWith("/sign-in"));
+}
+
+async function journey(name, walk) {
+  const page = await visitor();
+  await walk(page);
+  assert.deepEqual(page.faults, [], `${name}: the browser complains`);
+  await page.context().close();
+  console.log(`ok ${name}`);
+}
+
+await house.prepare();
+
+await journey("sign-in", async (page) => {
+  await page.goto("/questions");
+  assert.equal(new URL(page.url()).pathname, "/t/default/sign-in");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "email");
+  await type(page, "admin@localhost");
+  await page.keyboard.press("Tab");
+  await type(page, "a wrong password");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").getByText("Email or password is not right.").waitFor();
+  assert.equal(await page.getByLabel("Email").inputValue(), "admin@localhost");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "password");
+  await type(page, house.password);
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/questions");
+  await page.getByText("Nothing waits for you.").waitFor();
+  const cookies = await page.context().cookies();
+  assert.deepEqual(cookies.map(({ name, httpOnly, sameSite }) => [name, httpOnly, sameSite]), [
+    ["blw-session", true, "Lax"],
+  ]);
+  await tabTo(page, "Sign out");
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/t/default/sign-in");
+  await page.goBack();
+  await page.reload();
+  assert.equal(new URL(page.url()).pathname, "/t/default/sign-in", "back shows nothing");
+});
+
+await journey("servers", async (page) => {
+  await signIn(page);
+  await page.waitForURL("**/servers");
+  const card = page.getByRole("listitem").filter({ hasText: "Demo" });
+  await card.getByText("Ready").waitFor();
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "main", "the skip link skips");
+});
+
+await journey("question", async (page) => {
+  const call = house.call("mcp__demo__greet", { name: "World" });
+  const path = await house.question();
+  await signIn(page, path);
+  assert.equal(new URL(page.url()).pathname, path, "back to the question after signing in");
+  await page.getByRole("heading", { name: "May this call happen?" }).waitFor();
+  await page.getByRole("region", { name: "Input" }).getByText('"name": "World"').waitFor();
+  const second = await page.context().newPage();
+  await second.goto(path);
+  await tabTo(page, "Allow once");
+  await page.keyboard.press("Enter");
+  await page.getByRole("status").getByText("You allowed this call, once.").waitFor();
+  assert.match(await call, /Hello|World/);
+
+  await second.getByRole("button", { name: "Deny" }).click();
+  await second.getByRole("alert").getByText("came too late").waitFor();
+  await second.getByText("You allowed this call, once.").waitFor();
+
+  const denied = house.call("mcp__demo__delete_everything", { scope: "the archive" });
+  await house.question();
+  await page.goto("/questions");
+  await tabTo(page, "Look and decide: delete_everything");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "May this call happen?" }).waitFor();
+  await tabTo(page, "Deny");
+  await page.keyboard.press("Enter");
+  await page.getByText("You denied this call. It does not happen.").waitFor();
+  assert.match(await denied, /PERMISSION_DENIED/);
+});
+
+/** Every page at every width and in both lights: readable, nothing cut off; and a picture where wanted. */
+await journey("every page in every form", async () => {
+  const waiting = house.call("mcp__demo__greet", {
+    name: "a person with quite a long name, so that lines are broken\u202e and\u200b hidden signs show",
+  });
+  const question = await house.question();
+  const forms = [390, 1440].flatMap((width) => ["light", "dark"].map((light) => [width, light]));
+  for (const [width, light] of forms) {
+    // axe is put into the page, which its policy would forbid.
+    const page = await visitor({
+      viewport: { width, height: 900 },
+      colorScheme: light,
+      bypassCSP: true,
+    });
+    await page.goto("/t/default/sign-in");
+    await look(page, "sign-in", width, light);
+    await page.goto("/nowhere");
+    await look(page, "not-found", width, light);
+    await signIn(page);
+    for (const [name, path] of [
+      ["servers", "/servers"],
+      ["questions", "/questions"],
+      ["question", question],
+      ["decided", house.decided],
+    ]) {
+      await page.goto(path);
+      await look(page, name, width, light);
+    }
+    assert.deepEqual(page.faults, []);
+    await page.context().close();
+  }
+  await house.decide(question, "deny");
+  await waiting;
+});
+
+async function look(page, name, width, light) {
+  const what = `${name} at ${width} px, ${light}`;
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  assert.ok(wide <= width, `${what}: ${wide} px wide`);
+  assert.equal(await page.locator("h1").count(), 1, what);
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run());
+  const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html)}`);
+  assert.deepEqual(found, [], what);
+  if (SCREENSHOTS) {
+    mkdirSync(SCREENSHOTS, { recursive: true });
+    await page.screenshot({ path: `${SCREENSHOTS}/${name}-${width}-${light}.png`, fullPage: true });
+  }
+}
+
+await browser.close();
