@@ -3,9 +3,15 @@
 mod death;
 mod limits;
 mod permits;
+mod pseudo;
 mod record;
+mod rounds;
 
-use app::broker::{self, CallRequest, Called, Running};
+use app::{
+    broker::{self, Asked, Asking, CallRequest, Called, Outcome, Running},
+    through::Upstream,
+};
+use bytes::Bytes;
 use domain::{
     Caller, Error,
     ids::{ExecutionId, ServerId},
@@ -68,12 +74,16 @@ impl Calls {
     pub(crate) fn request(&self, tool: &str, arguments: &str) -> CallRequest {
         CallRequest {
             session: self.gateway.session,
-            agent_name: format!("mcp__demo__{tool}"),
+            asked: Asked::Agent(format!("mcp__demo__{tool}")),
             arguments: RawValue::from_string(arguments.to_owned()).unwrap(),
             execution: self.gateway.world.ctx.mint::<ExecutionId>(),
             call_id: "1".to_owned(),
             origin: Origin::Gateway,
-            attach: true,
+            allowed_source_ids: None,
+            asking: Asking::Hold { attach: true },
+            fits: None,
+            upstream: Upstream::default(),
+            responses: None,
             cancel_on_hang_up: false,
         }
     }
@@ -95,6 +105,14 @@ impl Calls {
             self.server(),
         );
         Sha256Digest::of(document.as_bytes())
+    }
+}
+
+/// What the server answered.
+pub(crate) fn raw(called: Called) -> Bytes {
+    match called.outcome.expect("the call was to succeed") {
+        Outcome::Done(result) => result.raw,
+        waiting => panic!("it waits: {waiting:?}"),
     }
 }
 

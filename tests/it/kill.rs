@@ -5,6 +5,7 @@ mod ends;
 mod first_start;
 pub(crate) mod house;
 mod jobs;
+mod parked;
 mod postgres;
 mod scene;
 mod taken;

@@ -10,57 +10,27 @@
 
 mod admit;
 mod permit;
+mod pseudo;
 mod reap;
 mod record;
+mod request;
 mod resolve;
 mod result;
+mod resume;
 mod send;
 
 use std::panic::AssertUnwindSafe;
 
-use bytes::Bytes;
-use domain::{
-    Caller, Code, Error,
-    ids::{ExecutionId, InvocationId, SessionId},
-    invocation::Origin,
-    limits,
-};
+use domain::{Caller, Code, Error, limits};
 use futures::FutureExt;
-use serde_json::value::RawValue;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::Ctx;
 pub use reap::reap;
-
-/// What somebody asks for.
-#[derive(Debug)]
-pub struct CallRequest {
-    pub session: SessionId,
-    /// As `tools/list` gave it; looked up, never parsed.
-    pub agent_name: String,
-    /// The JSON of the arguments as it came; it goes to the server byte for byte.
-    pub arguments: Box<RawValue>,
-    pub execution: ExecutionId,
-    /// The asker's own id of the call, unique within the execution.
-    pub call_id: String,
-    pub origin: Origin,
-    /// An identical earlier question that nobody holds any more is taken over.
-    pub attach: bool,
-    /// Closing the stream cancels the call (2026-07-28); otherwise it goes on without its caller.
-    pub cancel_on_hang_up: bool,
-}
-
-/// A call that left its record.
-#[derive(Debug)]
-pub struct Called {
-    pub invocation: InvocationId,
-    /// The asked name led to a tool.
-    pub known: bool,
-    /// The JSON of the MCP result as the server sent it, a tool's own `isError` included; or why there
-    /// is none.
-    pub outcome: Result<Bytes, Error>,
-}
+pub use request::{
+    Asked, Asking, CallRequest, CallResult, Called, Fit, Fits, Inquiry, Outcome, Resume, Waiting,
+};
 
 /// A call on its way. Dropped before it finished, its caller has hung up.
 #[derive(Debug)]
@@ -136,22 +106,42 @@ async fn call(
         return Err(Error::new(Code::Limited, "this node holds as many calls as it can"));
     }
     let context = resolve::context(ctx, caller, &request).await?;
-    let mut record = record::Record::new(ctx, caller, &request);
+    let mut record = match request.asking.resume() {
+        None => record::Record::new(ctx, caller, &request),
+        Some(resume) => resume::take_up(ctx, caller, &request, resume).await?,
+    };
     let governed = async {
         let resolved = resolve::resolve(ctx, caller, &request, &context).await?;
-        record.resolved(&resolved);
+        record.resolved(&resolved)?;
         permitted(ctx, caller, &request, &resolved, &mut record, &ends).await
     };
     // A bug of ours ends one call; its record is closed all the same.
-    let outcome = AssertUnwindSafe(governed)
+    let step = AssertUnwindSafe(governed)
         .catch_unwind()
         .await
         .unwrap_or_else(|_| Err(Error::internal("the call panicked")));
-    let outcome = record.close(ctx, outcome).await?;
-    Ok(Called { invocation: record.invocation(), known: record.is_resolved(), outcome })
+    let plain = step.is_ok() || resolve::is_plain(ctx, caller, &context).await;
+    let outcome = match step {
+        Ok(Step::Parked(waiting)) => Ok(Outcome::Waiting(waiting)),
+        Ok(Step::AskedBack(inquiry)) => Ok(Outcome::Inquiry(inquiry)),
+        Ok(Step::Answered(answer)) => record.close(ctx, Ok(answer)).await?.map(Outcome::Done),
+        Err(error) => record.close(ctx, Err(error)).await?.map(Outcome::Done),
+    };
+    let (invocation, known) = (record.invocation(), record.is_resolved());
+    Ok(Called { invocation, known, plain, rpc: record.rpc, outcome })
 }
 
-/// From permission to answer. Whatever it returns is how the call ended.
+/// How far a call came.
+#[derive(Debug)]
+enum Step {
+    Answered(send::Answer),
+    /// It waits for a person, and its caller knows how to come back. Its record stays open.
+    Parked(Waiting),
+    /// The server asks its client, who knows how to come back.
+    AskedBack(Inquiry),
+}
+
+/// From permission to answer. Whatever it returns is how the call ended, unless it is parked.
 async fn permitted(
     ctx: &Ctx,
     caller: &Caller,
@@ -159,8 +149,11 @@ async fn permitted(
     resolved: &resolve::Resolved,
     record: &mut record::Record,
     ends: &Ends,
-) -> Result<send::Answer, Error> {
-    let permit = permit::permit(ctx, caller, request, resolved, record, ends).await?;
+) -> Result<Step, Error> {
+    let permit = match permit::permit(ctx, caller, request, resolved, record, ends).await? {
+        permit::Permitted::Now(permit) => permit,
+        permit::Permitted::Parked(waiting) => return Ok(Step::Parked(waiting)),
+    };
     let admitted = admit::admit(ctx, resolved, record, permit, ends).await?;
-    send::send(ctx, request, resolved, record, admitted, ends).await
+    send::send(ctx, caller, request, resolved, record, admitted, ends).await
 }

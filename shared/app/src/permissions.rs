@@ -5,18 +5,21 @@
 //! questions. Whoever asks holds the session shared, so that a decision for many (a grant, a mode)
 //! and a new question never miss each other.
 
+mod card;
 mod decide;
 mod read;
 mod reap;
 mod settle;
 mod wait;
 
+pub use card::{Card, card, cards};
 pub use decide::{Decided, decide};
 use domain::{
     Code, Error, Timestamp,
     ids::{
         ExecutionId, PermissionRequestId, ServerId, SessionId, TenantId, TokenId, ToolId, UserId,
     },
+    invocation::PseudoTool,
     json::Sha256Digest,
     limits,
     permission::{
@@ -37,7 +40,7 @@ pub use wait::{Resolution, wait};
 
 use crate::{Ctx, events, sessions};
 
-/// A call of a custom tool at the gateway that a person is asked about.
+/// A call at the gateway that a person is asked about.
 #[derive(Debug, Clone)]
 pub struct NewQuestion {
     pub session: SessionId,
@@ -49,13 +52,22 @@ pub struct NewQuestion {
     pub server: ServerId,
     pub server_name: String,
     pub tool: ToolId,
-    pub original_name: String,
+    pub subject: Subject,
     /// `<serverId>/<toolId>`.
     pub resource: String,
-    pub definition_hash: Sha256Digest,
+    /// `None`: what is called is no tool, and has no definition.
+    pub definition_hash: Option<Sha256Digest>,
     pub input_digest: Sha256Digest,
     /// Canonical JSON; its beginning is shown.
     pub input: String,
+}
+
+/// What a question is about, in the words of its card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// The tool that its server calls so.
+    Tool(String),
+    Pseudo(PseudoTool),
 }
 
 /// What an identical call found.
@@ -144,6 +156,21 @@ pub async fn detach(ctx: &Ctx, tenant: TenantId, id: PermissionRequestId) -> Res
     Ok(tx.commit().await?)
 }
 
+/// Its client was answered that it has to wait, and will come back until the moment that this answers:
+/// a question needs nobody who holds the line. In the transaction that parks or takes up the call.
+pub(crate) async fn keep(
+    ctx: &Ctx,
+    tx: &mut Tx,
+    question: Option<PermissionRequestId>,
+) -> Result<Timestamp, Error> {
+    let now = ctx.now();
+    let until = expiry(now);
+    if let Some(id) = question {
+        store::requests::keep(tx, id, until, now).await?;
+    }
+    Ok(until)
+}
+
 /// The owner ended: whoever waits for a person is asked no longer. Idempotent.
 pub async fn cancel(ctx: &Ctx, tenant: TenantId, id: PermissionRequestId) -> Result<(), Error> {
     let mut tx = ctx.begin(tenant).await?;
@@ -166,7 +193,7 @@ fn expiry(now: Timestamp) -> Timestamp {
 
 fn question(ctx: &Ctx, new: &NewQuestion) -> Question {
     let now = ctx.now();
-    let (tool, server) = (&new.original_name, &new.server_name);
+    let (words, example) = new.subject.words(&new.server_name);
     Question {
         id: ctx.mint(),
         session: new.session,
@@ -179,14 +206,11 @@ fn question(ctx: &Ctx, new: &NewQuestion) -> Question {
         matches: Matching {
             action: TOOL_CALL.to_owned(),
             resource_class: resource_class(TOOL_CALL, &new.resource),
-            definition_hash: Some(new.definition_hash),
+            definition_hash: new.definition_hash,
         },
         resource: new.resource.clone(),
-        words: format!(
-            "Call {tool} of {server}. Allowing matching calls covers every call of this tool in this \
-             session, as it is defined now."
-        ),
-        example: format!("{tool} of {server} with any other input"),
+        words,
+        example,
         server: Some(new.server.clone()),
         tool: Some(new.tool.clone()),
         input_digest: new.input_digest,
@@ -198,6 +222,39 @@ fn question(ctx: &Ctx, new: &NewQuestion) -> Question {
         expires_at: Some(expiry(now)),
         created_at: now,
         resolved_at: None,
+    }
+}
+
+impl Subject {
+    /// What is asked and what a grant would cover; an example of what else it would allow.
+    fn words(&self, server: &str) -> (String, String) {
+        match self {
+            Self::Tool(tool) => (
+                format!(
+                    "Call {tool} of {server}. Allowing matching calls covers every call of this tool \
+                     in this session, as it is defined now."
+                ),
+                format!("{tool} of {server} with any other input"),
+            ),
+            Self::Pseudo(PseudoTool::ResourceRead) => (
+                format!(
+                    "Read a resource of {server}. Allowing matching calls covers every resource of \
+                     this server in this session."
+                ),
+                format!("any other resource of {server}"),
+            ),
+            Self::Pseudo(PseudoTool::PromptGet) => (
+                format!(
+                    "Get a prompt of {server}. Allowing matching calls covers every prompt of this \
+                     server in this session."
+                ),
+                format!("any other prompt of {server}"),
+            ),
+            Self::Pseudo(PseudoTool::Completion) => (
+                format!("Complete an argument at {server}."),
+                format!("any other argument of {server}"),
+            ),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A governed call, from its context to its close: the statements of the hot path.
 //!
 //! Each is one round trip and its own transaction; the SQL functions set the tenant themselves
-//! (`migrations/20261130150400_call_path.sql`). A statement that was cut off by an outage may have
+//! (`migrations/…_call_path.sql`, `…_calls_that_wait_without_a_caller.sql`). A statement that was cut off by an outage may have
 //! happened: [`close`] says whether it closed the call, and may be tried again.
 
 use domain::{
@@ -11,13 +11,21 @@ use domain::{
         AuthorizationId, ExecutionId, InvocationId, NodeId, PermissionEpochId, PermissionGrantId,
         ServerId, SessionId, TenantId, TokenId, ToolId, UserId,
     },
-    invocation::{CatalogEntry, Origin, ReadBack, ServerNow, Status},
+    invocation::{CatalogEntry, Origin, ReadBack, Status},
     json::Sha256Digest,
     permission::{ApprovalMode, ToolPolicy},
 };
 use serde_json::Value;
 
-use crate::{CorruptRow, Db, StoreError, Tx};
+use crate::{CorruptRow, Db, StoreError, Tx, servers::SealedValues};
+
+mod orphans;
+mod parked;
+mod rows;
+
+pub use orphans::{Orphan, orphan, orphan_names};
+pub use parked::{Held, Parked, park, resume};
+use rows::{ContextRow, ReadBackRow, digest};
 
 /// The name of a call: who asked, and their own id for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,35 +45,55 @@ pub struct Context {
     pub tenant_sources: Vec<ServerId>,
     pub project_sources: Option<Vec<ServerId>>,
     pub session_sources: Option<Vec<ServerId>>,
-    /// `None`: no tool of the tenant has the asked name.
+    /// `None`: no server of the tenant has the asked thing.
+    pub server: Option<ContextServer>,
+    /// `None`: no tool of the tenant has the asked name, or none was asked for.
     pub tool: Option<ContextTool>,
+    /// A standing grant of the session on exactly this tool as it is defined now, or on one of the
+    /// asked classes.
+    pub grant: Option<PermissionGrantId>,
 }
 
-/// The tool that a name stands for, with its server.
+/// Where a call would go.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own, read by name")]
-pub struct ContextTool {
+pub struct ContextServer {
     pub server: ServerId,
-    pub server_name: String,
-    pub server_enabled: bool,
+    pub name: String,
+    pub enabled: bool,
     pub transport: String,
     pub url: String,
     pub auth_mode: String,
     pub config_revision: i64,
     pub timeout_seconds: i32,
     pub governance: Option<Value>,
-    /// Header name, sealed value, key id.
-    pub headers: Vec<(String, String, String)>,
+    /// What goes to it.
+    pub values: SealedValues,
+}
+
+/// The tool that a name stands for.
+#[derive(Debug)]
+pub struct ContextTool {
     pub tool: ToolId,
+    /// What agents call it.
+    pub agent_name: String,
     pub original_name: String,
-    pub tool_enabled: bool,
+    pub enabled: bool,
     pub policy: ToolPolicy,
     pub approved: bool,
     pub removed: bool,
     /// `None`: it was never approved.
     pub definition_hash: Option<Sha256Digest>,
-    /// A standing grant of the session on exactly this tool as it is defined now.
-    pub grant: Option<PermissionGrantId>,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub enum Wanted<'a> {
+    /// The tool that agents call so.
+    Agent(&'a str),
+    /// The tool that this server calls so.
+    Original { server: &'a ServerId, name: &'a str },
+    /// No tool; a grant on one of these resource classes covers it.
+    Server { server: &'a ServerId, classes: &'a [String] },
 }
 
 /// `None`: the session does not exist for this person.
@@ -74,71 +102,36 @@ pub async fn context(
     tenant: TenantId,
     user: UserId,
     session: SessionId,
-    agent_name: &str,
+    wanted: Wanted<'_>,
 ) -> Result<Option<Context>, StoreError> {
-    let row = sqlx::query!(
+    let (agent_name, server, original_name, classes) = match wanted {
+        Wanted::Agent(name) => (Some(name), None, None, None),
+        Wanted::Original { server, name } => (None, Some(server), Some(name), None),
+        Wanted::Server { server, classes } => (None, Some(server), None, Some(classes)),
+    };
+    let row = sqlx::query_as!(
+        ContextRow,
         r#"SELECT session_archived AS "session_archived!", approval_mode AS "approval_mode!",
                   permission_epoch_id AS "permission_epoch_id!", user_active AS "user_active!",
                   tenant_sources AS "tenant_sources!", project_sources, session_sources,
                   server_id, server_name, server_enabled, transport, url, auth_mode,
-                  config_revision, timeout_seconds, governance, headers, tool_id, original_name,
-                  tool_enabled, policy, pin, tool_removed, definition_hash, permission_grant_id
-           FROM call_context($1, $2, $3, $4)"#,
+                  config_revision, timeout_seconds, governance, headers, command, args, cwd, env,
+                  variables, only_tenant, tool_id, agent_name,
+                  original_name, tool_enabled, policy, pin, tool_removed, definition_hash,
+                  permission_grant_id
+           FROM call_context($1, $2, $3, $4, $5, $6, $7)
+           LEFT JOIN LATERAL server_values($1, server_id) ON true"#,
         tenant.0,
         user.0,
         session.0,
         agent_name,
+        server.map(ServerId::as_str),
+        original_name,
+        classes,
     )
     .fetch_optional(db.pool())
     .await?;
-    let Some(row) = row else { return Ok(None) };
-    let corrupt = |problem| CorruptRow::new("mcp_tools", agent_name, problem);
-    let ids = |names: Vec<String>| names.into_iter().map(ServerId::from).collect::<Vec<_>>();
-    let tool = match (row.server_id, row.tool_id) {
-        (Some(server), Some(tool)) => Some(ContextTool {
-            server: server.into(),
-            server_name: row.server_name.unwrap_or_default(),
-            server_enabled: row.server_enabled.unwrap_or(false),
-            transport: row.transport.unwrap_or_default(),
-            url: row.url.unwrap_or_default(),
-            auth_mode: row.auth_mode.unwrap_or_default(),
-            config_revision: row.config_revision.ok_or(corrupt("no revision"))?,
-            timeout_seconds: row.timeout_seconds.ok_or(corrupt("no time-out"))?,
-            governance: row.governance,
-            headers: match row.headers {
-                None => Vec::new(),
-                Some(headers) => {
-                    serde_json::from_value(headers).map_err(|_| corrupt("unreadable headers"))?
-                }
-            },
-            tool: tool.into(),
-            original_name: row.original_name.unwrap_or_default(),
-            tool_enabled: row.tool_enabled.unwrap_or(false),
-            policy: row
-                .policy
-                .and_then(|policy| policy.parse().ok())
-                .ok_or(corrupt("unknown policy"))?,
-            approved: row.pin.as_deref() == Some("approved"),
-            removed: row.tool_removed.unwrap_or(true),
-            definition_hash: digest(row.definition_hash),
-            grant: row.permission_grant_id.map(PermissionGrantId),
-        }),
-        _ => None,
-    };
-    Ok(Some(Context {
-        session_archived: row.session_archived,
-        mode: ApprovalMode::parse(&row.approval_mode).ok_or(CorruptRow::new(
-            "sessions",
-            session,
-            "unknown mode",
-        ))?,
-        epoch: PermissionEpochId(row.permission_epoch_id),
-        user_active: row.user_active,
-        tenant_sources: ids(row.tenant_sources),
-        project_sources: row.project_sources.map(ids),
-        session_sources: row.session_sources.map(ids),
-        tool,
-    }))
+    Ok(row.map(|row| row.read(session)).transpose()?)
 }
 
 /// The approved definition of a tool, as the peer wrote it, with its hash.
@@ -265,21 +258,24 @@ pub async fn start(
     Ok(row.map(ReadBack::from))
 }
 
-/// Moves a live call between `waiting` and `queued`, and notes the authorization that a decision
-/// gave it. False: it is no longer live.
-pub async fn set_live(
+/// Moves a live call of this node from `waiting` to `queued`, and notes the authorization that a
+/// decision gave it; nobody can come back to it any more. False: it is no longer this node's.
+pub async fn set_queued(
     tx: &mut Tx,
     name: &CallName,
-    state: Status,
+    node: NodeId,
     authorization: Option<AuthorizationId>,
 ) -> Result<bool, StoreError> {
     let done = sqlx::query!(
-        "UPDATE tool_calls SET state = $4, authorization_id = coalesce($5, authorization_id)
-         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND state <> 'ended'",
+        "UPDATE tool_calls
+         SET state = 'queued', authorization_id = coalesce($5, authorization_id), parked = false,
+             resumable_until = NULL
+         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND node_id = $4
+           AND state <> 'ended'",
         tx.tenant().0,
         name.execution.0,
         name.call_id,
-        state.as_str(),
+        node.0,
         authorization.map(|one| one.0),
     )
     .execute(tx.conn())
@@ -366,129 +362,4 @@ pub async fn close(db: &Db, call: &Closing<'_>) -> Result<bool, StoreError> {
     .fetch_one(db.pool())
     .await?;
     Ok(closed)
-}
-
-/// A call whose node is dead.
-#[derive(Debug)]
-pub struct Orphan {
-    pub name: CallName,
-    pub invocation: InvocationId,
-    pub session: SessionId,
-    pub authorization: Option<AuthorizationId>,
-    pub sent_at: Option<Timestamp>,
-    pub raw: Option<Sha256Digest>,
-    pub result: Option<Sha256Digest>,
-    pub created_at: Timestamp,
-}
-
-/// Names of live calls whose node is dead, of all tenants.
-pub async fn orphan_names(db: &Db, most: i32) -> Result<Vec<CallName>, StoreError> {
-    let rows = sqlx::query!(
-        r#"SELECT tenant_id AS "tenant_id!", execution_id AS "execution_id!", call_id AS "call_id!"
-           FROM due_dead_calls($1)"#,
-        most,
-    )
-    .fetch_all(db.pool())
-    .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| CallName {
-            tenant: TenantId(row.tenant_id),
-            execution: ExecutionId(row.execution_id),
-            call_id: row.call_id,
-        })
-        .collect())
-}
-
-/// The call, if it is still live and its node still dead.
-pub async fn orphan(tx: &mut Tx, name: &CallName) -> Result<Option<Orphan>, StoreError> {
-    let row = sqlx::query!(
-        "SELECT invocation_id, session_id, authorization_id, sent_at, raw_sha256, result_sha256, created_at
-         FROM tool_calls c
-         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND state <> 'ended'
-           AND NOT EXISTS (SELECT FROM nodes n WHERE n.node_id = c.node_id AND n.ended_at IS NULL
-                           AND n.lease_expires_at >= clock_timestamp())",
-        tx.tenant().0,
-        name.execution.0,
-        name.call_id,
-    )
-    .fetch_optional(tx.conn())
-    .await?;
-    Ok(row.map(|row| Orphan {
-        name: name.clone(),
-        invocation: InvocationId(row.invocation_id),
-        session: SessionId(row.session_id),
-        authorization: row.authorization_id.map(AuthorizationId),
-        sent_at: row.sent_at,
-        raw: digest(row.raw_sha256),
-        result: digest(row.result_sha256),
-        created_at: row.created_at,
-    }))
-}
-
-/// Drops the live rows of calls that ended before `before`; answers how many.
-pub async fn forget_ended(db: &Db, before: Timestamp, most: i32) -> Result<u64, StoreError> {
-    let rows = sqlx::query!(
-        r#"SELECT tenant_id AS "tenant_id!", execution_id AS "execution_id!", call_id AS "call_id!"
-           FROM due_ended_calls($1, $2)"#,
-        before,
-        most,
-    )
-    .fetch_all(db.pool())
-    .await?;
-    let mut forgotten = 0;
-    let mut rows = rows.as_slice();
-    while let Some(first) = rows.first() {
-        let tenant = TenantId(first.tenant_id);
-        let of_tenant = rows.iter().take_while(|row| row.tenant_id == tenant.0).count();
-        let (mine, rest) = rows.split_at(of_tenant);
-        let mut tx = db.begin(tenant).await?;
-        for row in mine {
-            let done = sqlx::query!(
-                "DELETE FROM tool_calls WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3
-                 AND ended_at IS NOT NULL",
-                tenant.0,
-                row.execution_id,
-                row.call_id,
-            )
-            .execute(tx.conn())
-            .await?;
-            forgotten += done.rows_affected();
-        }
-        tx.commit().await?;
-        rows = rest;
-    }
-    Ok(forgotten)
-}
-
-struct ReadBackRow {
-    user_active: Option<bool>,
-    server_enabled: Option<bool>,
-    config_revision: Option<i64>,
-    auth_mode: Option<String>,
-    tool_present: Option<bool>,
-    tool_enabled: Option<bool>,
-    tool_denied: Option<bool>,
-    tool_approved: Option<bool>,
-    definition_hash: Option<Vec<u8>>,
-}
-
-impl From<ReadBackRow> for ReadBack {
-    fn from(row: ReadBackRow) -> Self {
-        let server = row.config_revision.map(|config_revision| ServerNow {
-            enabled: row.server_enabled.unwrap_or(false),
-            config_revision,
-            auth_mode: row.auth_mode.unwrap_or_default(),
-            tool_present: row.tool_present.unwrap_or(false),
-            tool_enabled: row.tool_enabled.unwrap_or(false),
-            tool_denied: row.tool_denied.unwrap_or(true),
-            tool_approved: row.tool_approved.unwrap_or(false),
-            definition_hash: digest(row.definition_hash),
-        });
-        Self { user_active: row.user_active.unwrap_or(false), server }
-    }
-}
-
-fn digest(bytes: Option<Vec<u8>>) -> Option<Sha256Digest> {
-    bytes.and_then(|bytes| Sha256Digest::try_from(bytes.as_slice()).ok())
 }

@@ -10,10 +10,12 @@ pub mod audit;
 pub mod authorizations;
 pub mod calls;
 pub mod cas;
+pub mod doctor;
 pub mod ended_calls;
 pub mod epochs;
 pub mod events;
 pub mod grants;
+pub mod idempotency;
 pub mod invocations;
 pub mod jobs;
 pub mod nodes;
@@ -22,16 +24,20 @@ pub mod requests;
 pub mod servers;
 pub mod sessions;
 pub mod setup;
+pub mod sign_in;
 pub mod tenants;
 pub mod ticks;
 pub mod tokens;
 pub mod tools;
 pub mod users;
+pub mod variables;
 pub mod vault;
+pub mod web_sessions;
 
 use std::time::Duration;
 
 use domain::{Code, ids::TenantId, limits};
+use idempotency::Held;
 use sqlx::{
     AssertSqlSafe, Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -75,12 +81,17 @@ impl Db {
         Ok(Self { pool })
     }
 
-    /// Opens a transaction of `tenant`: one round trip.
+    /// Opens a transaction of `tenant`: one round trip. Cancel-safe.
     pub async fn begin(&self, tenant: TenantId) -> Result<Tx, StoreError> {
         // A UUID has no character that could end the literal.
         let begin = format!("BEGIN; SET LOCAL app.tenant_id = '{}'", tenant.0);
-        let inner = self.pool.begin_with(AssertSqlSafe(begin)).await?;
-        Ok(Tx { inner, tenant })
+        let pool = self.pool.clone();
+        // In a task of its own, which ends even if nobody waits for it: the driver counts a transaction
+        // when BEGIN was answered. Cut off before, its connection would go back to the pool with the
+        // transaction open, and whatever came next would be part of it, to be rolled back some time.
+        let task = tokio::spawn(async move { pool.begin_with(AssertSqlSafe(begin)).await });
+        let inner = task.await.map_err(|_| StoreError::Driver(sqlx::Error::WorkerCrashed))??;
+        Ok(Tx { inner, tenant, held: None })
     }
 
     /// Whether the database answers.
@@ -110,6 +121,7 @@ impl Db {
 pub struct Tx {
     inner: sqlx::Transaction<'static, sqlx::Postgres>,
     tenant: TenantId,
+    held: Option<Held>,
 }
 
 impl Tx {
@@ -123,9 +135,23 @@ impl Tx {
         &mut self.inner
     }
 
-    /// Its changes and its queue messages become visible together.
-    pub async fn commit(self) -> Result<(), StoreError> {
-        Ok(self.inner.commit().await?)
+    /// From now on its [`commit`](Self::commit) only leaves it there, if it changed something.
+    #[must_use]
+    pub fn held_by(mut self, held: &Held) -> Self {
+        self.held = Some(held.clone());
+        self
+    }
+
+    /// Its changes and its queue messages become visible together: now, or with the answer of the
+    /// request that [holds](Self::held_by) it.
+    pub async fn commit(mut self) -> Result<(), StoreError> {
+        let Some(held) = self.held.take() else { return Ok(self.inner.commit().await?) };
+        let rest =
+            if idempotency::has_changed(&mut self).await? { held.keep(self) } else { Some(self) };
+        match rest {
+            Some(tx) => Ok(tx.inner.commit().await?),
+            None => Ok(()),
+        }
     }
 }
 

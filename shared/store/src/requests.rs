@@ -13,7 +13,9 @@ use uuid::Uuid;
 
 use crate::{CorruptRow, Db, StoreError, Tx, sessions::uuids};
 
+mod cards;
 mod holders;
+pub use cards::{Names, names};
 pub use holders::*;
 
 /// A question with everything that its card shows and its waiting call needs.

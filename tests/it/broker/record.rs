@@ -5,16 +5,17 @@ use domain::{Code, Scope, invocation::Status, permission::ApprovalMode};
 use serde_json::json;
 use tests::peer::{Answer, Setup, tool};
 
-use super::{Calls, error};
+use super::{Calls, error, raw};
 
 #[tokio::test]
 async fn a_call_leaves_one_closed_record_with_its_digests() {
     let calls = Calls::new().await;
     let called = calls.call("echo", r#"{"b":1, "a":"x"}"#).await;
 
-    let raw = called.outcome.unwrap();
+    let invocation = called.invocation;
+    let raw = raw(called);
     let [record] = &calls.gateway.invocations().await[..] else { panic!("one row") };
-    assert_eq!(record.id, called.invocation);
+    assert_eq!(record.id, invocation);
     assert_eq!(record.status, Status::Succeeded);
     assert_eq!(record.request, calls.request_digest("echo", r#"{"a":"x","b":1}"#));
     assert_eq!(record.raw, Some(domain::json::Sha256Digest::of(&raw)));
@@ -105,7 +106,7 @@ async fn an_odd_result_passes_byte_for_byte() {
     let calls = Calls::new().await;
     let odd = Answer::odd_result();
     calls.peer().answer("echo", Answer::Result(odd.clone()));
-    assert_eq!(calls.call("echo", "{}").await.outcome.unwrap(), Bytes::from(odd));
+    assert_eq!(raw(calls.call("echo", "{}").await), Bytes::from(odd));
 }
 
 #[tokio::test]
@@ -113,7 +114,7 @@ async fn a_tools_own_error_passes_and_the_record_calls_it_one() {
     let calls = Calls::new().await;
     let result = r#"{"content":[],"structuredContent":{"why":"no"},"isError":true}"#;
     calls.peer().answer("echo", Answer::Result(result.to_owned()));
-    assert_eq!(calls.call("echo", "{}").await.outcome.unwrap(), Bytes::from(result));
+    assert_eq!(raw(calls.call("echo", "{}").await), Bytes::from(result));
     let [record] = &calls.gateway.invocations().await[..] else { panic!("one row") };
     assert_eq!(record.status, Status::Failed);
     assert_eq!(record.error_code.as_deref(), Some("TOOL_ERROR"));
@@ -137,7 +138,7 @@ async fn a_result_over_the_limit_is_refused_whole() {
 async fn a_large_result_is_stored_and_read_back_whole() {
     let calls = Calls::new().await;
     calls.peer().answer("echo", Answer::Large(300_000));
-    let raw = calls.call("echo", "{}").await.outcome.unwrap();
+    let raw = raw(calls.call("echo", "{}").await);
     let [record] = &calls.gateway.invocations().await[..] else { panic!("one row") };
     let ctx = &calls.gateway.world.ctx;
     let stored = app::cas::get(ctx, calls.agent.tenant, record.raw.unwrap()).await.unwrap();

@@ -41,7 +41,7 @@ async fn a_signal_lets_running_calls_end_and_interrupts_those_that_do_not() {
     let since = Instant::now();
     up.terminate();
     let told = waiting.await.unwrap().unwrap();
-    assert_eq!(told["structuredContent"]["error"]["code"], "INTERRUPTED", "{told}");
+    assert_eq!(told["_meta"]["bailiwick/error"]["error"]["code"], "INTERRUPTED", "{told}");
     // It drains; the servers answer now.
     scene.still.release();
     for (label, call) in [("sent", sent), ("occupying", occupying), ("queued", queued)] {
@@ -74,7 +74,10 @@ async fn a_signal_lets_running_calls_end_and_interrupts_those_that_do_not() {
     for call in calls {
         // What it was told, if anything, is that it was interrupted.
         if let Ok(result) = call.await.unwrap() {
-            assert_eq!(result["structuredContent"]["error"]["code"], "INTERRUPTED", "{result}");
+            assert_eq!(
+                result["_meta"]["bailiwick/error"]["error"]["code"], "INTERRUPTED",
+                "{result}"
+            );
         }
     }
     let _up = scene.house.up().await;

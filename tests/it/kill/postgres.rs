@@ -13,7 +13,7 @@ use super::{
 /// A call's answer as its record has it: `succeeded` or an error code.
 fn told(ended: &Ended) -> String {
     let Ok(result) = ended else { return format!("{ended:?}") };
-    let code = &result["structuredContent"]["error"]["code"];
+    let code = &result["_meta"]["bailiwick/error"]["error"]["code"];
     match code {
         Value::String(code) => code.clone(),
         _ => "succeeded".to_owned(),

@@ -158,6 +158,23 @@ impl Scene {
         tokio::spawn(finish(request.body(message.to_string())))
     }
 
+    /// Begins a call of a client of 2026-07-28 that shows pages, in the session that asks.
+    pub(super) fn page_call(&self, up: &Up, params: &Value) -> JoinHandle<Ended> {
+        let mut params = params.clone();
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "url": {} } },
+        });
+        let name = params["name"].as_str().unwrap().to_owned();
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let request = self
+            .post(up, &self.asking)
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", "tools/call")
+            .header("mcp-name", name);
+        tokio::spawn(finish(request.body(message.to_string())))
+    }
+
     fn post(&self, up: &Up, session: &str) -> reqwest::RequestBuilder {
         self.http
             .post(format!("{}/mcp/{session}", up.url))

@@ -28,7 +28,7 @@ async fn a_question_says_what_is_asked_and_what_a_grant_would_cover() {
     assert_eq!(shown["toolCallId"], "1");
     assert_eq!(shown["input"], json!({ "city": "Aarhus", "limit": 9_007_199_254_740_993_u64 }));
     assert_eq!(shown["inputTruncated"], false);
-    assert_eq!(shown["definitionHash"], asked.definition_hash.to_string());
+    assert_eq!(shown["definitionHash"], asked.definition_hash.unwrap().to_string());
     assert!(shown["expiresAt"].is_string() && shown["resolvedAt"].is_null());
 }
 
@@ -62,7 +62,7 @@ async fn allow_once_answers_this_call_and_nothing_else() {
     assert_eq!(authorization["permissionRequestId"], id.to_string());
     assert_eq!(authorization["executionId"], asked.execution.to_string());
     assert_eq!(authorization["toolCallId"], "1");
-    assert_eq!(authorization["definitionHash"], asked.definition_hash.to_string());
+    assert_eq!(authorization["definitionHash"], asked.definition_hash.unwrap().to_string());
     assert_eq!(authorization["inputDigest"], asked.input_digest.to_string());
     // One epoch, begun by the decision.
     assert_ne!(before["id"], answer["permissionEpoch"]["id"]);
@@ -104,7 +104,7 @@ async fn allow_matching_answers_all_that_match_each_with_an_authorization_of_its
     let (first, second) = (desk.ask("forecast").await, desk.ask("forecast").await);
     let other = desk.ask("alarm").await;
     let mut changed = desk.question("forecast", "{}");
-    changed.definition_hash = domain::json::Sha256Digest::of(b"another definition");
+    changed.definition_hash = Some(domain::json::Sha256Digest::of(b"another definition"));
     let changed = desk.ask_about(&changed).await;
     let waiters = [desk.waiter(first), desk.waiter(second)];
 

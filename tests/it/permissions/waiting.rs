@@ -97,7 +97,7 @@ async fn only_the_same_tokens_identical_call_takes_a_detached_question_over_and_
     let another_input = by(token, desk.question("forecast", r#"{"city":"Odense"}"#));
     assert_eq!(desk.attach(&another_input).await, None);
     let mut another_definition = again(&first);
-    another_definition.definition_hash = domain::json::Sha256Digest::of(b"changed");
+    another_definition.definition_hash = Some(domain::json::Sha256Digest::of(b"changed"));
     assert_eq!(desk.attach(&another_definition).await, None);
 
     let second = again(&first);

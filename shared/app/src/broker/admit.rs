@@ -70,8 +70,8 @@ pub(super) async fn admit(
 
 async fn queued(ctx: &Ctx, record: &Record) -> Result<(), Error> {
     let mut tx = ctx.begin(record.tenant()).await?;
-    let live = store::calls::set_live(&mut tx, record.name(), Status::Queued, record.authorization)
-        .await?;
+    let authorization = record.authorization;
+    let live = store::calls::set_queued(&mut tx, record.name(), ctx.node, authorization).await?;
     tx.commit().await?;
     if live { Ok(()) } else { Err(taken_away()) }
 }
@@ -89,7 +89,7 @@ async fn started(ctx: &Ctx, record: &Record, resolved: &Resolved) -> Result<Read
     .ok_or_else(taken_away)
 }
 
-fn taken_away() -> Error {
+pub(super) fn taken_away() -> Error {
     Error::new(
         Code::Interrupted,
         "the call was closed while this node was out of touch with the database",

@@ -4,20 +4,22 @@ use std::time::Duration;
 
 use domain::{
     Caller, Code, Error,
-    invocation::{Origin, Status},
+    ids::PermissionRequestId,
+    invocation::{Origin, PseudoTool, Status},
     limits,
     permission::{AuthorizationSource, Situation, Verdict, decide},
 };
 use tokio::time::Instant;
 
 use super::{
-    CallRequest, Ends,
+    Asking, CallRequest, Ends, Waiting,
     record::{Record, Settled},
     resolve::Resolved,
+    resume::{self, Waits},
 };
 use crate::{
     Ctx,
-    permissions::{self, Attached, NewQuestion, Resolution},
+    permissions::{self, Attached, NewQuestion, Resolution, Subject},
 };
 
 /// Why a call may happen.
@@ -25,8 +27,15 @@ use crate::{
 pub(super) enum Permit {
     /// By rule; the authorization is written when the call is opened.
     Settled(Settled),
-    /// A person decided; the call is open and its authorization stands.
+    /// A person decided, or it is not the first round; the call is open and its authorization stands.
     Decided,
+}
+
+/// Whether to go on.
+#[derive(Debug)]
+pub(super) enum Permitted {
+    Now(Permit),
+    Parked(Waiting),
 }
 
 pub(super) async fn permit(
@@ -36,12 +45,28 @@ pub(super) async fn permit(
     resolved: &Resolved,
     record: &mut Record,
     ends: &Ends,
-) -> Result<Permit, Error> {
+) -> Result<Permitted, Error> {
+    match record.waits() {
+        None => {}
+        // It was asked about before, and the answer is the question's.
+        Some(Waits::Person(question)) => {
+            let question = *question;
+            return answered(ctx, caller, request, resolved, record, ends, question).await;
+        }
+        Some(Waits::Client(_)) if request.asking.resume().is_some_and(|resume| resume.declined) => {
+            return Err(Error::new(
+                Code::Cancelled,
+                "the client gave no answer to what the server asked",
+            ));
+        }
+        // It was allowed before its first round, and its authorization stands.
+        Some(Waits::Client(_)) => return Ok(Permitted::Now(Permit::Decided)),
+    }
     let verdict = decide(Situation {
         policy: resolved.policy,
         mode: resolved.mode,
         inspector: request.origin == Origin::Inspector,
-        // Custom tools always are, whatever their annotations say.
+        // Whatever a custom server is asked for is, whatever its annotations say.
         dangerous: true,
         granted: resolved.grant.is_some(),
     });
@@ -50,10 +75,18 @@ pub(super) async fn permit(
             let grant = resolved.grant.filter(|_| source == AuthorizationSource::ExistingGrant);
             let settled = Settled { source, grant };
             if source.allows() {
-                return Ok(Permit::Settled(settled));
+                return Ok(Permitted::Now(Permit::Settled(settled)));
             }
             record.open(ctx, Status::Running, Some((settled, resolved)), false).await?;
             Err(Error::new(Code::PermissionDenied, "the tool is denied by policy"))
+        }
+        Verdict::Harmless | Verdict::Ask if resolved.pseudo == Some(PseudoTool::Completion) => {
+            Err(Error::new(
+                Code::PermissionDenied,
+                "completion is never asked about: allow matching prompts or resources of the \
+                 server first",
+            )
+            .with_details(serde_json::json!({ "reason": "not_granted" })))
         }
         Verdict::Harmless | Verdict::Ask => {
             record.open(ctx, Status::Waiting, None, false).await?;
@@ -70,7 +103,7 @@ async fn ask(
     resolved: &Resolved,
     record: &mut Record,
     ends: &Ends,
-) -> Result<Permit, Error> {
+) -> Result<Permitted, Error> {
     let question = NewQuestion {
         session: request.session,
         user: caller.user,
@@ -80,45 +113,94 @@ async fn ask(
         server: resolved.entry.server.clone(),
         server_name: resolved.server_name.clone(),
         tool: resolved.entry.tool.clone(),
-        original_name: resolved.entry.original_name.clone(),
+        subject: match resolved.pseudo {
+            None => Subject::Tool(resolved.entry.original_name.clone()),
+            Some(pseudo) => Subject::Pseudo(pseudo),
+        },
         resource: resolved.resource(),
         definition_hash: resolved.entry.definition_hash,
         input_digest: resolved.input_digest,
         input: String::from_utf8_lossy(&resolved.input).into_owned(),
     };
-    let attached = if request.attach {
+    let attached = if matches!(request.asking, Asking::Hold { attach: true }) {
         permissions::attach(ctx, caller.tenant, &question).await?
     } else {
         None
     };
     let id = match attached {
         Some(Attached::Pending(id)) => id,
-        Some(Attached::Decided(resolution)) => return follow(ctx, record, resolution).await,
+        Some(Attached::Decided(resolution)) => {
+            return follow(ctx, record, resolution).await.map(Permitted::Now);
+        }
         None => permissions::ask(ctx, caller.tenant, &question).await?,
     };
-    let deadline = Instant::now() + ctx.permission_wait;
-    let resolution = tokio::select! {
-        resolution = permissions::wait(ctx, caller.tenant, id, deadline) => resolution?,
-        () = ends.cancel.cancelled() => {
-            permissions::cancel(ctx, caller.tenant, id).await?;
-            return Err(cancelled());
+    answered(ctx, caller, request, resolved, record, ends, id).await
+}
+
+/// How the wait for a person came to its end.
+enum Waited {
+    Resolved(Resolution),
+    Cancelled,
+    HungUp,
+    Draining,
+}
+
+/// Waits for the answer, as long as the caller is held.
+async fn answered(
+    ctx: &Ctx,
+    caller: &Caller,
+    request: &CallRequest,
+    resolved: &Resolved,
+    record: &mut Record,
+    ends: &Ends,
+    id: PermissionRequestId,
+) -> Result<Permitted, Error> {
+    if request.asking.resume().is_some_and(|resume| resume.declined) {
+        permissions::cancel(ctx, caller.tenant, id).await?;
+        return Err(Error::new(Code::Cancelled, "the caller does not want a person to be asked"));
+    }
+    let (hold, can_return) = match request.asking {
+        Asking::Hold { .. } => (ctx.permission_wait, false),
+        Asking::Return { hold, .. } => (hold, true),
+    };
+    let deadline = Instant::now() + hold;
+    let waited = tokio::select! {
+        resolution = permissions::wait(ctx, caller.tenant, id, deadline) => {
+            Waited::Resolved(resolution?)
         }
-        () = ends.hung_up.cancelled() => {
+        () = ends.cancel.cancelled() => Waited::Cancelled,
+        () = ends.hung_up.cancelled() => Waited::HungUp,
+        () = ctx.draining.cancelled() => Waited::Draining,
+    };
+    match waited {
+        Waited::Cancelled => {
+            permissions::cancel(ctx, caller.tenant, id).await?;
+            Err(cancelled())
+        }
+        Waited::Resolved(Resolution::TimedOut) | Waited::HungUp | Waited::Draining
+            if can_return =>
+        {
+            let waiting = resume::park(ctx, caller, request, resolved, record, id).await?;
+            Ok(Permitted::Parked(waiting))
+        }
+        Waited::HungUp => {
             permissions::detach(ctx, caller.tenant, id).await?;
-            return Err(Error::new(
+            Err(Error::new(
                 Code::Cancelled,
                 "the caller hung up while the question was open; the same call takes it over",
-            ));
+            ))
         }
-        () = ctx.draining.cancelled() => {
+        Waited::Draining => {
             permissions::detach(ctx, caller.tenant, id).await?;
-            return Err(interrupted());
+            Err(interrupted())
         }
-    };
-    if let Resolution::TimedOut = resolution {
-        permissions::detach(ctx, caller.tenant, id).await?;
+        Waited::Resolved(resolution) => {
+            if let Resolution::TimedOut = resolution {
+                permissions::detach(ctx, caller.tenant, id).await?;
+            }
+            follow(ctx, record, resolution).await.map(Permitted::Now)
+        }
     }
-    follow(ctx, record, resolution).await
 }
 
 async fn follow(ctx: &Ctx, record: &mut Record, resolution: Resolution) -> Result<Permit, Error> {
@@ -127,7 +209,7 @@ async fn follow(ctx: &Ctx, record: &mut Record, resolution: Resolution) -> Resul
             record.authorization = Some(authorization);
             let mut tx = ctx.begin(record.tenant()).await?;
             let live =
-                store::calls::set_live(&mut tx, record.name(), Status::Queued, Some(authorization))
+                store::calls::set_queued(&mut tx, record.name(), ctx.node, Some(authorization))
                     .await?;
             tx.commit().await?;
             if live { Ok(Permit::Decided) } else { Err(interrupted()) }

@@ -1,5 +1,6 @@
-//! Closes the calls of dead nodes. A call whose result was stored succeeded; every other one was
-//! interrupted, and is not sent again.
+//! Closes the calls that nobody will end. Of a dead node, one whose result was stored succeeded; every
+//! other one was interrupted, and is not sent again. One that its client left and did not come back to
+//! in time was cancelled.
 
 use domain::{
     Code, Error,
@@ -13,7 +14,7 @@ use crate::{Ctx, signals::Hint};
 
 /// Closes up to `most` such calls; answers how many.
 pub async fn reap(ctx: &Ctx, most: i32) -> Result<usize, Error> {
-    let names = store::calls::orphan_names(&ctx.db, most).await?;
+    let names = store::calls::orphan_names(&ctx.db, ctx.now(), most).await?;
     let mut reaped = 0;
     for name in names {
         if reap_one(ctx, &name).await? {
@@ -25,7 +26,9 @@ pub async fn reap(ctx: &Ctx, most: i32) -> Result<usize, Error> {
 
 async fn reap_one(ctx: &Ctx, name: &CallName) -> Result<bool, Error> {
     let mut tx = ctx.begin(name.tenant).await?;
-    let Some(orphan) = store::calls::orphan(&mut tx, name).await? else { return Ok(false) };
+    let Some(orphan) = store::calls::orphan(&mut tx, name, ctx.now()).await? else {
+        return Ok(false);
+    };
     let Some(invocation) =
         store::invocations::find(&mut tx, orphan.session, orphan.invocation).await?
     else {
@@ -35,10 +38,12 @@ async fn reap_one(ctx: &Ctx, name: &CallName) -> Result<bool, Error> {
     let stored = orphan.raw.zip(orphan.result);
     let (status, code) = match stored {
         Some(_) => (Status::Succeeded, None),
+        None if orphan.left => (Status::Cancelled, Some(Code::Cancelled)),
         None => (Status::Failed, Some(Code::Interrupted)),
     };
     let message = match (code, orphan.sent_at) {
         (None, _) => None,
+        (Some(Code::Cancelled), _) => Some("the caller did not come back in time"),
         (Some(_), Some(_)) => Some("the node died during the call; whether it ran is unknown"),
         (Some(_), None) => Some("the node died before the call was sent"),
     };
@@ -63,6 +68,7 @@ async fn reap_one(ctx: &Ctx, name: &CallName) -> Result<bool, Error> {
         finished_at: at,
     });
     let nothing = Value::Array(Vec::new());
+    let attempts = orphan.attempts.as_ref().unwrap_or(&nothing);
     let closed = store::calls::close(
         &ctx.db,
         &Closing {
@@ -76,7 +82,7 @@ async fn reap_one(ctx: &Ctx, name: &CallName) -> Result<bool, Error> {
             queue_wait_ms: 0,
             duration_ms: (at - orphan.created_at).num_milliseconds().max(0),
             cache_hit: false,
-            attempts: &nothing,
+            attempts,
             warnings: &nothing,
             authorization: orphan.authorization,
             raw: orphan.raw,

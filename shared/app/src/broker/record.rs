@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backon::ExponentialBuilder;
 use domain::{
-    Caller, Error, Timestamp,
+    Caller, Code, Error, Timestamp,
     audit::{self, AuthorizationRecord},
     ids::{
         AuthorizationId, ExecutionId, InvocationId, PermissionGrantId, SessionId, TenantId,
@@ -18,10 +18,10 @@ use domain::{
     permission::{AuthorizationSource, TOOL_CALL},
 };
 use serde_json::Value;
-use store::calls::{CallName, NewAuthorization, NewCall};
+use store::calls::{CallName, NewAuthorization, NewCall, Parked};
 use tokio::time::Instant;
 
-use super::{CallRequest, resolve::Resolved};
+use super::{CallRequest, resolve::Resolved, resume::Waits};
 use crate::Ctx;
 
 /// What is known of a call so far.
@@ -42,8 +42,12 @@ pub(super) struct Record {
     opened: Opened,
     /// Opening was tried and cut off.
     tried: bool,
+    /// The call was left for this, and its caller is back.
+    waits: Option<Waits>,
     pub authorization: Option<AuthorizationId>,
     pub queue_wait: Duration,
+    /// What the server refused the last attempt with, in protocol.
+    pub rpc: Option<outbound::mcp::Rpc>,
     pub attempts: Vec<Value>,
     pub warnings: Vec<Value>,
 }
@@ -79,7 +83,7 @@ impl Record {
             user: caller.user,
             token: caller.token(),
             origin: request.origin,
-            asked_name: request.agent_name.clone(),
+            asked_name: request.asked.name().to_owned(),
             entry: None,
             request_digest: Sha256Digest::of(&document),
             request: document,
@@ -87,11 +91,45 @@ impl Record {
             began: Instant::now(),
             opened: Opened::No,
             tried: false,
+            waits: None,
             authorization: None,
             queue_wait: Duration::ZERO,
+            rpc: None,
             attempts: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+
+    /// The record of a call that was left, and that this node has now.
+    pub(super) fn resumed(
+        ctx: &Ctx,
+        caller: &Caller,
+        request: &CallRequest,
+        name: CallName,
+        parked: Parked,
+        entry: CatalogEntry,
+        waits: Waits,
+    ) -> Self {
+        let age = (ctx.now() - parked.created_at).to_std().unwrap_or_default();
+        Self {
+            name,
+            invocation: parked.invocation,
+            entry: Some(entry),
+            request_digest: parked.request,
+            request: Vec::new(),
+            created_at: parked.created_at,
+            began: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
+            opened: Opened::Yes,
+            waits: Some(waits),
+            authorization: parked.authorization,
+            attempts: parked.attempts,
+            ..Self::new(ctx, caller, request)
+        }
+    }
+
+    /// `None`: it is the first request for the call.
+    pub(super) fn waits(&self) -> Option<&Waits> {
+        self.waits.as_ref()
     }
 
     pub(super) fn invocation(&self) -> InvocationId {
@@ -119,11 +157,25 @@ impl Record {
     }
 
     /// The call has a tool: its request is named by source and tool from here on.
-    pub(super) fn resolved(&mut self, resolved: &Resolved) {
+    ///
+    /// `TOOL_CHANGED` and `SERVER_CHANGED` where a call that was left leads to something else now.
+    pub(super) fn resolved(&mut self, resolved: &Resolved) -> Result<(), Error> {
         let entry = &resolved.entry;
-        self.request = json::request_document(&resolved.input, &entry.server, &entry.tool);
-        self.request_digest = Sha256Digest::of(&self.request);
-        self.entry = Some(entry.clone());
+        let Some(left_with) = &self.entry else {
+            self.request = json::request_document(&resolved.input, &entry.server, &entry.tool);
+            self.request_digest = Sha256Digest::of(&self.request);
+            self.entry = Some(entry.clone());
+            return Ok(());
+        };
+        if left_with.definition_hash != entry.definition_hash {
+            let words = "the tool's definition changed while the call waited";
+            return Err(Error::new(Code::ToolChanged, words));
+        }
+        if left_with != entry {
+            let words = "the server's configuration changed while the call waited";
+            return Err(Error::new(Code::ServerChanged, words));
+        }
+        Ok(())
     }
 
     /// Makes the call durable. `settled` is an authorization that needed no question; `sent` says
@@ -214,7 +266,7 @@ impl Record {
             request: None,
             execution: Some(self.name.execution),
             tool_call_id: Some(self.name.call_id.clone()),
-            definition_hash: Some(resolved.entry.definition_hash),
+            definition_hash: resolved.entry.definition_hash,
             input_digest: Some(resolved.input_digest),
             created_at: at,
         }
@@ -227,7 +279,7 @@ fn asked_document(request: &CallRequest) -> Vec<u8> {
     let raw = request.arguments.get();
     let input = json::canonical(raw).unwrap_or_else(|_| raw.as_bytes().to_vec());
     let mut document = b"{\"askedName\":".to_vec();
-    document.extend(Value::from(request.agent_name.as_str()).to_string().into_bytes());
+    document.extend(Value::from(request.asked.name()).to_string().into_bytes());
     document.extend(b",\"input\":");
     document.extend(input);
     document.push(b'}');

@@ -1,21 +1,22 @@
 //! Steps 11 to 13: size, raw bytes, normalised result.
 
-use std::sync::Arc;
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use backon::Retryable;
 use bytes::Bytes;
-use domain::{Code, Error, json::Sha256Digest, limits};
-use serde::Deserialize;
+use domain::{Code, Error, invocation::PseudoTool, json::Sha256Digest, limits};
+use serde::{Deserialize, Serializer};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
+    pseudo,
     record::{Record, backoff},
     resolve::Resolved,
     send::Answer,
 };
-use crate::Ctx;
+use crate::{Ctx, definitions::Validators};
 
-/// What is looked at in a result; everything else passes unread.
+/// What is looked at in a tool's result; everything else passes unread.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Envelope<'a> {
@@ -26,6 +27,9 @@ struct Envelope<'a> {
     is_error: Option<bool>,
 }
 
+/// The members that are the result, in the order in which the normalised one has them.
+type Data<'a> = Vec<(&'static str, &'a RawValue)>;
+
 pub(super) async fn judge(
     ctx: &Ctx,
     resolved: &Resolved,
@@ -34,13 +38,15 @@ pub(super) async fn judge(
 ) -> Result<Answer, Error> {
     let (result, is_error) = {
         let text = std::str::from_utf8(&raw).map_err(not_a_result)?;
-        let envelope: Envelope<'_> = serde_json::from_str(text).map_err(not_a_result)?;
-        within_limit(&envelope, raw.len(), resolved.response_limit)?;
-        let is_error = envelope.is_error.unwrap_or(false);
-        if !is_error {
-            record.warnings.extend(output_warnings(resolved, envelope.structured_content).await?);
-        }
-        (normalised(ctx, resolved, record, &envelope)?, is_error)
+        let (data, is_error) = match resolved.pseudo {
+            None => of_tool(resolved, record, text, raw.len()).await?,
+            Some(pseudo) => {
+                let data = of_pseudo(pseudo, text)?;
+                within_limit(&data, raw.len(), resolved.response_limit)?;
+                (data, false)
+            }
+        };
+        (normalised(ctx, resolved, record, &data)?, is_error)
     };
     let mut answer = Answer {
         raw_digest: Sha256Digest::of(&raw),
@@ -78,21 +84,50 @@ fn not_a_result(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> E
         .because(error)
 }
 
-/// UTF-8 bytes of `JSON({content, structuredContent})`; white space between tokens does not count.
-fn within_limit(envelope: &Envelope<'_>, raw: usize, limit: u64) -> Result<(), Error> {
+async fn of_tool<'a>(
+    resolved: &Resolved,
+    record: &mut Record,
+    text: &'a str,
+    raw: usize,
+) -> Result<(Data<'a>, bool), Error> {
+    let envelope: Envelope<'_> = serde_json::from_str(text).map_err(not_a_result)?;
+    let (content, structured) = (envelope.content, envelope.structured_content);
+    let data: Data<'_> = content
+        .map(|content| ("content", content))
+        .into_iter()
+        .chain(structured.map(|structured| ("structuredContent", structured)))
+        .collect();
+    within_limit(&data, raw, resolved.response_limit)?;
+    let is_error = envelope.is_error.unwrap_or(false);
+    if !is_error && let Some(validators) = &resolved.validators {
+        record.warnings.extend(output_warnings(validators, structured).await?);
+    }
+    Ok((data, is_error))
+}
+
+fn of_pseudo(pseudo: PseudoTool, text: &str) -> Result<Data<'_>, Error> {
+    let members: HashMap<Cow<'_, str>, &RawValue> =
+        serde_json::from_str(text).map_err(not_a_result)?;
+    let payload = pseudo::payload(pseudo);
+    if payload.first().is_none_or(|first| !members.contains_key(*first)) {
+        return Err(not_a_result(format!("a result of {} without its member", pseudo.as_str())));
+    }
+    let data = payload.iter().filter_map(|name| Some((*name, *members.get(*name)?)));
+    Ok(data.collect())
+}
+
+/// UTF-8 bytes of `JSON({content, structuredContent})` (of another result, its own members); white space between tokens does not count.
+fn within_limit(data: &Data<'_>, raw: usize, limit: u64) -> Result<(), Error> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     // What came is at least as long as what is counted.
     if raw <= limit {
         return Ok(());
     }
-    let counted = |part: Option<&RawValue>, name: &str| -> Result<usize, Error> {
-        let Some(part) = part else { return Ok(0) };
+    let mut size = 1;
+    for (name, part) in data {
         let value: Value = serde_json::from_str(part.get()).map_err(not_a_result)?;
-        Ok(name.len() + 4 + serde_json::to_string(&value).map_err(not_a_result)?.len())
-    };
-    let size = 1
-        + counted(envelope.content, "content")?
-        + counted(envelope.structured_content, "structuredContent")?;
+        size += name.len() + 4 + serde_json::to_string(&value).map_err(not_a_result)?.len();
+    }
     if size <= limit {
         return Ok(());
     }
@@ -104,10 +139,10 @@ fn within_limit(envelope: &Envelope<'_>, raw: usize, limit: u64) -> Result<(), E
 
 /// A structured result that does not fit the pinned outputSchema is a warning for custom servers.
 async fn output_warnings(
-    resolved: &Resolved,
+    validators: &Arc<Validators>,
     structured: Option<&RawValue>,
 ) -> Result<Vec<Value>, Error> {
-    if resolved.validators.output.is_none() {
+    if validators.output.is_none() {
         return Ok(Vec::new());
     }
     // Postgres stores no NUL, and the words may repeat the peer's.
@@ -116,7 +151,7 @@ async fn output_warnings(
         return Ok(vec![warning("the tool promises structured content and sent none".to_owned())]);
     };
     let value: Value = serde_json::from_str(structured.get()).map_err(not_a_result)?;
-    let validators = Arc::clone(&resolved.validators);
+    let validators = Arc::clone(validators);
     let check = move || match &validators.output {
         Some(schema) => schema.check(&value).err().unwrap_or_default(),
         None => Vec::new(),
@@ -134,22 +169,18 @@ fn normalised(
     ctx: &Ctx,
     resolved: &Resolved,
     record: &Record,
-    envelope: &Envelope<'_>,
+    data: &Data<'_>,
 ) -> Result<Vec<u8>, Error> {
-    #[derive(serde::Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Data<'a> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        content: Option<&'a RawValue>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        structured_content: Option<&'a RawValue>,
+    fn members<S: Serializer>(data: &Data<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(data.iter().map(|(name, value)| (name, value)))
     }
     #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Normalised<'a> {
         records: [(); 0],
         warnings: [(); 0],
-        data: Data<'a>,
+        #[serde(serialize_with = "members")]
+        data: &'a Data<'a>,
         attribution: &'a str,
         license: &'a str,
         retrieved_at: domain::Timestamp,
@@ -161,7 +192,7 @@ fn normalised(
     serde_json::to_vec(&Normalised {
         records: [],
         warnings: [],
-        data: Data { content: envelope.content, structured_content: envelope.structured_content },
+        data,
         attribution: &resolved.server_name,
         license: "unknown",
         retrieved_at: ctx.now(),

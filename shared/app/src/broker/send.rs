@@ -3,20 +3,25 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use domain::{Code, Error, Retry, json::Sha256Digest, limits};
-use outbound::mcp::{CallFailure, Ran, ToolAnswer, ToolCall};
-use serde_json::json;
+use domain::{Caller, Code, Error, Retry, elicitation::Asker, json::Sha256Digest, limits};
+use outbound::mcp::{Answer as Answered, Call, CallFailure, Input, Ran, What};
+use serde_json::{
+    json,
+    value::{RawValue, to_raw_value},
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CallRequest, Ends,
+    CallRequest, Ends, Step,
     admit::Admitted,
+    pseudo,
     record::{Record, millis},
     resolve::Resolved,
     result,
+    resume::{self, Waits},
 };
-use crate::Ctx;
+use crate::{Ctx, through};
 
 /// A stored answer of the server.
 #[derive(Debug)]
@@ -34,24 +39,18 @@ pub(super) struct Answer {
 
 pub(super) async fn send(
     ctx: &Ctx,
+    caller: &Caller,
     request: &CallRequest,
     resolved: &Resolved,
     record: &mut Record,
     admitted: Admitted,
     ends: &Ends,
-) -> Result<Answer, Error> {
+) -> Result<Step, Error> {
     let began = Instant::now();
     let started_at = ctx.now();
     let cancel = CancellationToken::new();
-    let call = ToolCall {
-        name: resolved.entry.original_name.clone(),
-        arguments: request.arguments.clone().into(),
-        input_schema: Some(Arc::clone(&resolved.validators.input_schema)),
-        response_limit: resolved.response_limit,
-        trace: None,
-    };
-    let sending =
-        ctx.mcp.call_tool(&resolved.target, call, began + resolved.timeout, cancel.clone());
+    let call = call(request, resolved, record)?;
+    let sending = ctx.mcp.call(&resolved.target, call, began + resolved.timeout, cancel.clone());
     tokio::pin!(sending);
     let sent = tokio::select! {
         sent = &mut sending => sent,
@@ -66,12 +65,26 @@ pub(super) async fn send(
     // The server is free for the next call while this one is stored.
     drop(admitted.slot);
     let mut attempt = json!({ "startedAt": started_at, "durationMs": millis(began.elapsed()) });
+    if let (Some(Waits::Client(_)), Some(responses)) = (record.waits(), &request.responses) {
+        attempt["responsesDigest"] = json!(Sha256Digest::of(responses.get().as_bytes()));
+    }
     match sent {
-        Ok(ToolAnswer { raw, upstream_requests }) => {
-            attempt["outcome"] = json!("answered");
+        Ok(Answered { raw, upstream_requests, input_required }) => {
+            attempt["outcome"] = json!(if input_required { "input_required" } else { "answered" });
             attempt["upstreamRequests"] = json!(upstream_requests);
             record.attempts.push(attempt);
-            result::judge(ctx, resolved, record, raw).await
+            if input_required && record.attempts.len() >= limits::INPUT_ROUNDS.size() {
+                let words = "the server asked for input again and again, and gave no answer";
+                return Err(Error::new(Code::UpstreamFormat, words));
+            }
+            if input_required {
+                let (server_name, askable) = (resolved.server_name.as_str(), resolved.askable);
+                let asker = Asker { server_name, askable, urls: &ctx.url_rules };
+                let input = through::input_required(&asker, &raw)?;
+                let inquiry = resume::ask_back(ctx, caller, request, resolved, record, input);
+                return inquiry.await.map(Step::AskedBack);
+            }
+            result::judge(ctx, resolved, record, raw).await.map(Step::Answered)
         }
         Err(CallFailure { error, ran, rpc }) => {
             if error.code == Code::RateLimited {
@@ -85,11 +98,55 @@ pub(super) async fn send(
             attempt["outcome"] = json!("failed");
             attempt["code"] = json!(error.code);
             attempt["ran"] = json!(if ran == Ran::No { "no" } else { "unknown" });
-            if let Some((code, _)) = rpc {
-                attempt["rpcCode"] = json!(code);
+            if let Some(rpc) = &rpc {
+                attempt["rpcCode"] = json!(rpc.code);
             }
+            record.rpc = rpc;
             record.attempts.push(attempt);
             Err(error)
         }
     }
+}
+
+/// What goes to the server: the input as it came, and what the client answered to the server's questions.
+fn call(request: &CallRequest, resolved: &Resolved, record: &Record) -> Result<Call, Error> {
+    let arguments: Arc<RawValue> = request.arguments.clone().into();
+    // Answers go to the server that asked for them, and to nobody who did not: an approval is of the
+    // input that the person saw.
+    let input = match record.waits() {
+        Some(Waits::Client(state)) => {
+            Some(Input { responses: request.responses.clone(), state: state.clone() })
+        }
+        Some(Waits::Person(_)) | None => None,
+    };
+    let input = input.filter(|input| input.responses.is_some() || input.state.is_some());
+    let validators = resolved.validators.as_ref();
+    let what = match resolved.pseudo {
+        None => What::Tool {
+            name: resolved.entry.original_name.clone(),
+            arguments,
+            input_schema: validators.map(|validators| Arc::clone(&validators.input_schema)),
+            input,
+        },
+        Some(pseudo) => {
+            let method = pseudo::method(pseudo);
+            What::Request { method, params: Some(arguments), input }
+        }
+    };
+    let askable = resolved.askable;
+    let capabilities = (!askable.is_nothing())
+        .then(|| to_raw_value(&askable.declared("2026-07-28")))
+        .transpose()
+        .map_err(Error::internal)?;
+    let upstream = &request.upstream;
+    Ok(Call {
+        what,
+        response_limit: resolved.response_limit,
+        trace: None,
+        relay: upstream.relay.clone(),
+        capabilities: capabilities.map(Arc::from),
+        progress: upstream.progress,
+        log_level: upstream.log_level.clone(),
+        meta: upstream.meta.clone(),
+    })
 }

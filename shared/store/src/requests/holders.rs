@@ -74,6 +74,29 @@ pub async fn detach(
     Ok(done.rows_affected() == 1)
 }
 
+/// The client of a question is or was there at this moment: nobody need hold the line, it lives until
+/// `expires_at`. Nothing happens to one that is cancelled or spent.
+pub async fn keep(
+    tx: &mut Tx,
+    id: PermissionRequestId,
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "UPDATE permission_requests
+         SET detached_at = coalesce(detached_at, $3), expires_at = $4, node_id = NULL
+         WHERE tenant_id = $1 AND permission_request_id = $2 AND used_at IS NULL
+           AND state <> 'cancelled' AND expires_at > $3",
+        tx.tenant().0,
+        id.0,
+        now,
+        expires_at,
+    )
+    .execute(tx.conn())
+    .await?;
+    Ok(())
+}
+
 /// By what two calls are the same to a person who was asked about one of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Sameness<'a> {
@@ -81,12 +104,13 @@ pub struct Sameness<'a> {
     pub token: TokenId,
     pub server: &'a ServerId,
     pub tool: &'a ToolId,
-    pub definition_hash: Sha256Digest,
+    pub definition_hash: Option<Sha256Digest>,
     pub input_digest: Sha256Digest,
 }
 
 /// The oldest unspent question of such a call that nobody holds (or only a process that is dead),
-/// locked; one that another identical call takes at this moment is passed over.
+/// locked; one that another identical call takes at this moment is passed over, and so is one whose
+/// own client can come back to it.
 pub async fn lock_unheld(
     tx: &mut Tx,
     same: Sameness<'_>,
@@ -95,19 +119,23 @@ pub async fn lock_unheld(
 ) -> Result<Option<Question>, StoreError> {
     let row = select!(
         "r.session_id = $2 AND r.token_id = $3 AND r.server_id = $4 AND r.tool_id = $5
-           AND r.definition_hash = $6 AND r.input_digest = $7 AND r.owner_kind = 'gateway'
-           AND r.used_at IS NULL AND r.state <> 'cancelled' AND r.expires_at > $8
+           AND r.definition_hash IS NOT DISTINCT FROM $6 AND r.input_digest = $7
+           AND r.owner_kind = 'gateway' AND r.used_at IS NULL AND r.state <> 'cancelled' AND r.expires_at > $8
            AND (r.detached_at IS NOT NULL
                 OR (r.node_id <> $9 AND NOT EXISTS (
                     SELECT 1 FROM nodes n WHERE n.node_id = r.node_id AND n.ended_at IS NULL
                       AND n.lease_expires_at >= clock_timestamp())))
+           AND NOT EXISTS (
+               SELECT FROM tool_calls c WHERE c.tenant_id = $1 AND c.execution_id = r.execution_id
+                 AND c.call_id = r.tool_call_id AND c.resumable_until IS NOT NULL
+                 AND c.state <> 'ended')
          ORDER BY r.permission_request_id LIMIT 1 FOR UPDATE OF r SKIP LOCKED",
         tx.tenant().0,
         same.session.0,
         same.token.0,
         same.server.as_str(),
         same.tool.as_str(),
-        same.definition_hash.as_bytes(),
+        same.definition_hash.as_ref().map(Sha256Digest::as_bytes),
         same.input_digest.as_bytes(),
         now,
         this_node.0,

@@ -1,7 +1,6 @@
 //! The end of a call: its record closed once, whatever the database does meanwhile.
 
 use backon::Retryable;
-use bytes::Bytes;
 use domain::{
     Code, Error, Retry, Timestamp,
     audit::{self, InvocationRecord},
@@ -13,7 +12,11 @@ use serde_json::{Value, json};
 use store::{StoreError, calls::Closing};
 
 use super::{Opened, Record, backoff, millis};
-use crate::{Ctx, broker::send::Answer, signals::Hint};
+use crate::{
+    Ctx,
+    broker::{CallResult, send::Answer},
+    signals::Hint,
+};
 
 impl Record {
     /// Closes the call and gives its outcome back. The outcome is withheld until the record is
@@ -22,7 +25,7 @@ impl Record {
         &mut self,
         ctx: &Ctx,
         mut outcome: Result<Answer, Error>,
-    ) -> Result<Result<Bytes, Error>, Error> {
+    ) -> Result<Result<CallResult, Error>, Error> {
         let mut bare = false;
         loop {
             if self.opened == Opened::No {
@@ -33,7 +36,11 @@ impl Record {
             match self.closed(ctx, &closing, &end, &outcome).await {
                 Ok(Closed::Now) => {
                     ctx.signals.hint(Hint::Events(self.session));
-                    return Ok(outcome.map(|answer| answer.raw));
+                    return Ok(outcome.map(|answer| CallResult {
+                        raw: answer.raw,
+                        normalised: answer.result.into(),
+                        is_error: answer.is_error,
+                    }));
                 }
                 // The reaper was faster: this node was thought dead.
                 Ok(Closed::ByOthers) => {
@@ -163,6 +170,8 @@ impl Record {
             asked_name: self.asked_name.clone(),
             entry: None,
             request: Vec::new(),
+            waits: None,
+            rpc: None,
             attempts: Vec::new(),
             warnings: Vec::new(),
             ..*self
