@@ -15,8 +15,9 @@ fn server_info() -> Implementation {
     Implementation::new("bailiwick", env!("CARGO_PKG_VERSION")).with_title("Bailiwick")
 }
 
-/// Tools alone; their list changes without notice, so clients go by `ttlMs`.
-fn capabilities() -> ServerCapabilities {
+/// Of the form with all servers: tools alone; their list changes without notice, so clients go by
+/// `ttlMs`.
+pub(super) fn capabilities() -> ServerCapabilities {
     let mut tools = ToolsCapability::default();
     tools.list_changed = Some(false);
     let mut capabilities = ServerCapabilities::default();
@@ -29,8 +30,8 @@ pub(super) fn meta() -> Value {
     json!({ "io.modelcontextprotocol/serverInfo": server_info() })
 }
 
-pub(super) fn discover() -> DiscoverResult {
-    let mut result = DiscoverResult::new(eras::supported(), capabilities())
+pub(super) fn discover(capabilities: ServerCapabilities) -> DiscoverResult {
+    let mut result = DiscoverResult::new(eras::supported(), capabilities)
         .with_ttl_ms(limits::GATEWAY_TOOLS_TTL_MS.default)
         .with_cache_scope(CacheScope::Private)
         .with_server_info(server_info());
@@ -38,8 +39,11 @@ pub(super) fn discover() -> DiscoverResult {
     result
 }
 
-pub(super) fn initialize(version: ProtocolVersion) -> InitializeResult {
-    InitializeResult::new(capabilities())
+pub(super) fn initialize(
+    version: ProtocolVersion,
+    capabilities: ServerCapabilities,
+) -> InitializeResult {
+    InitializeResult::new(capabilities)
         .with_protocol_version(version)
         .with_server_info(server_info())
         .with_instructions(INSTRUCTIONS)

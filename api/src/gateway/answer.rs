@@ -17,7 +17,7 @@ use futures::{
 };
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 
-use super::{fault::Fault, message::RequestId};
+use super::{fault::Fault, message::RequestId, voice::Said};
 
 /// How one request ends.
 #[derive(Debug)]
@@ -46,9 +46,11 @@ pub(super) enum Form {
     Batch,
 }
 
-/// Waits for the work, then answers. `refuse` renders an error that HTTP has a status for.
+/// Waits for the work, then answers. What is `said` before its end makes the answer a stream, too.
+/// `refuse` renders an error that HTTP has a status for.
 pub(super) async fn respond(
     work: Vec<Work>,
+    mut said: Said,
     form: Form,
     refuse: impl Fn(&Error) -> Response,
 ) -> Response {
@@ -60,9 +62,19 @@ pub(super) async fn respond(
     loop {
         let answer = tokio::select! {
             biased;
+            json = said.next() => {
+                messages.push_back(json);
+                return stream(work, said, messages);
+            }
             answer = work.next() => answer,
-            () = &mut cut => return stream(work, messages),
+            () = &mut cut => return stream(work, said, messages),
         };
+        if let Some(json) = said.left() {
+            messages.push_back(json);
+            messages.extend(std::iter::from_fn(|| said.left()));
+            messages.extend(answer.and_then(text));
+            return stream(work, said, messages);
+        }
         match answer {
             None => break,
             Some(Answer::Refused(_, error)) if has_status(error.code) => return refuse(&error),
@@ -76,12 +88,17 @@ pub(super) async fn respond(
     }
     if messages.is_empty() {
         // A request was made, so there must be a body; a stream may end without a response.
-        return stream(work, messages);
+        return stream(work, said, messages);
     }
     match form {
         Form::One => json(status, messages.pop_front().unwrap_or_default()),
         Form::Batch => json(StatusCode::OK, format!("[{}]", Vec::from(messages).join(","))),
     }
+}
+
+/// A stream that lasts as long as its work, whose answer is its end.
+pub(super) fn open(work: Work, said: Said) -> Response {
+    stream(std::iter::once(work).collect(), said, VecDeque::new())
 }
 
 /// Errors that clients know as a status of HTTP: sign in, or begin a new session.
@@ -117,17 +134,18 @@ impl IntoResponse for Fault {
 
 struct Open {
     work: FuturesUnordered<Work>,
+    said: Said,
     ready: VecDeque<String>,
     beat: Interval,
 }
 
 /// An event for each response as it comes; comments keep the connection alive meanwhile. Dropping the
 /// stream drops the work: that is how hanging up is noticed.
-fn stream(work: FuturesUnordered<Work>, ready: VecDeque<String>) -> Response {
+fn stream(work: FuturesUnordered<Work>, said: Said, ready: VecDeque<String>) -> Response {
     let period: Duration = limits::SSE_COMMENT_MS.millis();
     let mut beat = interval_at(Instant::now() + period, period);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let open = Open { work, ready, beat };
+    let open = Open { work, said, ready, beat };
     let events = stream::unfold(open, |mut open| async {
         let frame = next_frame(&mut open).await?;
         Some((Ok::<_, Infallible>(frame), open))
@@ -147,9 +165,16 @@ async fn next_frame(open: &mut Open) -> Option<Bytes> {
     loop {
         tokio::select! {
             biased;
+            json = open.said.next() => return Some(event(&json)),
             answer = open.work.next() => {
-                if let Some(text) = text(answer?) {
-                    return Some(event(&text));
+                // What its author said before comes before it.
+                open.ready.extend(std::iter::from_fn(|| open.said.left()));
+                open.ready.extend(answer.and_then(text));
+                // Without either, that was the end of the work, or one that ends without a word.
+                match open.ready.pop_front() {
+                    Some(json) => return Some(event(&json)),
+                    None if open.work.is_empty() => return None,
+                    None => {}
                 }
             }
             _ = open.beat.tick() => return Some(Bytes::from_static(b": waiting\n\n")),
@@ -176,7 +201,7 @@ mod tests {
     use axum::http::StatusCode;
     use http_body_util::BodyExt;
 
-    use super::*;
+    use super::{super::voice::Voice, *};
 
     fn ended(text: &str) -> Work {
         let answer = Answer::Message(StatusCode::OK, text.to_owned());
@@ -192,7 +217,11 @@ mod tests {
     }
 
     async fn told(work: Vec<Work>, form: Form) -> (String, String) {
-        let response = respond(work, form, |_| StatusCode::NOT_FOUND.into_response()).await;
+        said(work, Voice::channel().1, form).await
+    }
+
+    async fn said(work: Vec<Work>, said: Said, form: Form) -> (String, String) {
+        let response = respond(work, said, form, |_| StatusCode::NOT_FOUND.into_response()).await;
         let content_type = response.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (content_type, String::from_utf8(body.to_vec()).unwrap())
@@ -222,6 +251,19 @@ mod tests {
     async fn the_early_answers_of_a_batch_are_the_first_events() {
         let (_, events) = told(vec![late("2", 1_000), ended("1")], Form::Batch).await;
         assert_eq!(events, "event: message\ndata: 1\n\nevent: message\ndata: 2\n\n");
+    }
+
+    #[tokio::test]
+    async fn what_is_said_before_the_answer_comes_before_it() {
+        let (voice, heard) = Voice::channel();
+        let work: Work = Box::pin(async move {
+            assert!(voice.say("1".to_owned()).await && voice.say("2".to_owned()).await);
+            Answer::Message(StatusCode::OK, "3".to_owned())
+        });
+        let (kind, events) = said(vec![work], heard, Form::One).await;
+        assert_eq!(kind, "text/event-stream");
+        let expected = ["1", "2", "3"].map(|data| format!("event: message\ndata: {data}\n\n"));
+        assert_eq!(events, expected.concat());
     }
 
     #[tokio::test]

@@ -1,9 +1,17 @@
 //! `tools/call`, of both eras: the one way from an external client to the broker.
 
-use app::broker::{self, CallRequest, Called, Running};
+use app::{
+    broker::{self, Asked, CallRequest, Called, Fits, Outcome, Running},
+    results,
+    through::{Relay, Rpc},
+};
 use axum::http::HeaderMap;
-use bytes::Bytes;
-use domain::{Code, Error, Retry, ids::InvocationId, invocation::Origin, limits};
+use domain::{
+    Caller, Code, Error, Retry,
+    ids::{InvocationId, SessionId},
+    invocation::Origin,
+    limits,
+};
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -15,8 +23,10 @@ use super::{
     fault::{Fault, bounded, millis},
     headers,
     in_flight::{Held, Key},
+    input,
     message::{Message, RequestId, ToolCall},
-    raw::{self, INVOCATION_KEY},
+    raw::{self, ERROR_KEY, INVOCATION_KEY},
+    through::{Ears, Wish},
     tools,
 };
 
@@ -27,68 +37,123 @@ pub(super) fn call(
     message: &Message<'_>,
     id: RequestId,
 ) -> Result<Work, Fault> {
-    let call = ToolCall::of(message, id)?;
+    let call = ToolCall::of(message, id, scene.era)?;
+    let wish = Wish::of(scene, message)?;
+    let fits = (scene.era == Era::Modern).then(|| headers::fits(headers, &call.arguments));
     let scene = scene.clone();
-    let repeated = scene.era == Era::Modern && headers::has_params(headers);
-    let headers = repeated.then(|| headers.clone());
     Ok(Box::pin(async move {
         let id = call.id.clone();
-        if let Some(headers) = headers
-            && let Err(answer) = check_params(&scene, &headers, &call).await
-        {
-            return answer;
-        }
-        run(&scene, call).await.unwrap_or_else(|error| Answer::Refused(id, scene.explained(error)))
+        run(&scene, call, &wish, fits)
+            .await
+            .unwrap_or_else(|error| Answer::Refused(id, scene.explained(error)))
     }))
 }
 
-async fn check_params(scene: &Scene, headers: &HeaderMap, call: &ToolCall) -> Result<(), Answer> {
-    let schema = tools::input_schema(scene, &call.name)
-        .await
-        .map_err(|error| Answer::Refused(call.id.clone(), error))?;
-    let Some(schema) = schema else { return Ok(()) };
-    headers::check_params(headers, &schema, &call.arguments)
-        .map_err(|fault| fault.of(Some(call.id.clone())).into())
-}
-
-async fn run(scene: &Scene, call: ToolCall) -> Result<Answer, Error> {
+async fn run(
+    scene: &Scene,
+    call: ToolCall,
+    wish: &Wish,
+    fits: Option<Fits>,
+) -> Result<Answer, Error> {
     let ctx = &scene.api.ctx;
     let session = scene.session().await?;
     let caller = tools::narrowed(scene).await?;
+    if call.name == results::NAME && results::is_offered(&caller, scene.sources.as_deref()) {
+        return read_result(scene, &caller, session, &call).await;
+    }
     let modern = scene.era == Era::Modern;
+    let (relay, mut heard) = Relay::channel();
     let request = CallRequest {
         session,
-        agent_name: call.name,
+        asked: Asked::Agent(call.name),
         arguments: call.arguments,
         // Each request is an execution of its own: ids of requests come again.
         execution: ctx.mint(),
         call_id: call.id.json().to_owned(),
         origin: Origin::Gateway,
-        attach: !modern,
+        allowed_source_ids: None,
+        asking: call.input.asking(scene),
+        fits,
+        upstream: wish.progress_alone(relay),
+        responses: None,
         cancel_on_hang_up: modern,
     };
+    let mut ears = Ears::progress_alone(scene, wish);
     let mut running = broker::start(ctx, &caller, request);
     let held = scene.mcp_session.map(|session| {
         let key = Key::new(&caller, session, &call.id);
-        scene.in_flight.enter(key, running.cancel_token())
+        scene.memory.in_flight.enter(key, running.cancel_token())
     });
-    let ended = match &held {
-        None => end(scene, &mut running).await,
-        Some(held) => tokio::select! {
-            biased;
-            // The client asked for no answer (MCP: Cancellation, "Behavior Requirements").
-            () = held.told() => return Ok(Answer::Silent),
-            ended = end(scene, &mut running) => ended,
-        },
+    let ended = tokio::select! {
+        biased;
+        // The client asked for no answer (MCP: Cancellation, "Behavior Requirements").
+        () = told(held.as_ref()) => return Ok(Answer::Silent),
+        () = ears.attend(&mut heard) => Err(Error::internal("a server was heard to its end")),
+        ended = end(scene, &mut running) => ended,
     };
     if let Some(held) = held {
         Held::ended(held);
     }
-    answer(&call.id, ended?, scene.era)
+    ears.rest(&mut heard).await;
+    let ended = ended?;
+    match (&ended.outcome, ended.invocation) {
+        (Ok(Outcome::Waiting(waiting)), Some(invocation)) => {
+            return Ok(call.input.required(scene, &call.id, invocation, waiting));
+        }
+        (Ok(Outcome::Inquiry(inquiry)), Some(invocation)) => {
+            return Ok(input::inquiry(&call.id, invocation, inquiry));
+        }
+        _ => {}
+    }
+    answer(&call.id, ended, scene.era)
+}
+
+/// Ends when the client cancels a call that it can cancel.
+pub(super) async fn told(held: Option<&Held>) {
+    match held {
+        Some(held) => held.told().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A tool of ours. Its output schema is why a refusal has no structured content.
+async fn read_result(
+    scene: &Scene,
+    caller: &Caller,
+    session: SessionId,
+    call: &ToolCall,
+) -> Result<Answer, Error> {
+    let read = results::read(&scene.api.ctx, caller, session, &call.arguments).await;
+    let result = match read {
+        Ok(page) => {
+            let page = serde_json::to_value(page).map_err(Error::internal)?;
+            complete(
+                json!({
+                    "content": [{ "type": "text", "text": page.to_string() }],
+                    "structuredContent": page,
+                    "isError": false,
+                }),
+                scene.era,
+            )
+        }
+        Err(error) if matches!(error.code, Code::SessionArchived | Code::Unauthenticated) => {
+            return Err(error);
+        }
+        Err(error) => {
+            if error.code == Code::Internal {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "reading a result failed"
+                );
+            }
+            refused(&error, None, false, scene.era)
+        }
+    };
+    Ok(Answer::result(&call.id, &result.to_string()))
 }
 
 /// The end of the call, or what can be said of it when the node stops.
-async fn end(scene: &Scene, running: &mut Running) -> Result<Ended, Error> {
+pub(super) async fn end(scene: &Scene, running: &mut Running) -> Result<Ended, Error> {
     let called = tokio::select! {
         biased;
         called = running.finished() => Some(called),
@@ -100,23 +165,33 @@ async fn end(scene: &Scene, running: &mut Running) -> Result<Ended, Error> {
     };
     let Some(called) = called else {
         let error = Error::new(Code::Interrupted, "this node stopped before the call ended");
-        return Ok(Ended { invocation: None, known: true, outcome: Err(error) });
+        let outcome = Err(error);
+        return Ok(Ended { invocation: None, known: true, plain: false, rpc: None, outcome });
     };
-    let Called { invocation, known, outcome } = called?;
-    Ok(Ended { invocation: Some(invocation), known, outcome })
+    let Called { invocation, known, plain, rpc, outcome } = called?;
+    Ok(Ended { invocation: Some(invocation), known, plain, rpc, outcome })
 }
 
-struct Ended {
-    invocation: Option<InvocationId>,
+pub(super) struct Ended {
+    pub invocation: Option<InvocationId>,
     /// The asked name led to a tool.
     known: bool,
-    outcome: Result<Bytes, Error>,
+    /// A refusal may have structured content.
+    plain: bool,
+    /// The server refused in protocol.
+    pub rpc: Option<Rpc>,
+    pub outcome: Result<Outcome, Error>,
 }
 
-fn answer(id: &RequestId, ended: Ended, era: Era) -> Result<Answer, Error> {
+pub(super) fn answer(id: &RequestId, ended: Ended, era: Era) -> Result<Answer, Error> {
+    if let Some(fault) = ended.outcome.as_ref().err().and_then(headers::mismatched) {
+        return Ok(fault.of(Some(id.clone())).into());
+    }
     match (ended.outcome, ended.invocation) {
-        (Ok(result), Some(invocation)) => passed_on(id, &result, invocation, era),
-        (Ok(_), None) => Err(Error::internal("a result without an invocation")),
+        (Ok(Outcome::Done(result)), Some(invocation)) => {
+            passed_on(id, &result.raw, invocation, era)
+        }
+        (Ok(_), _) => Err(Error::internal("a result without an invocation")),
         // An unknown tool is a fault of the protocol (MCP: Tools, "Error Handling").
         (Err(error), invocation) if !ended.known && error.code == Code::NotFound => {
             let mut fault =
@@ -132,7 +207,7 @@ fn answer(id: &RequestId, ended: Ended, era: Era) -> Result<Answer, Error> {
                     "call failed",
                 );
             }
-            Ok(Answer::result(id, &refused(&error, invocation, era).to_string()))
+            Ok(Answer::result(id, &refused(&error, invocation, ended.plain, era).to_string()))
         }
     }
 }
@@ -152,8 +227,9 @@ fn passed_on(
 }
 
 /// The `CallToolResult` of a call that we refused or ended: for the agent to read, not for the
-/// protocol.
-fn refused(error: &Error, invocation: Option<InvocationId>, era: Era) -> Value {
+/// protocol. Only a tool without an output schema has it as structured content too, since clients check
+/// that against the schema; every one has it in `_meta`.
+fn refused(error: &Error, invocation: Option<InvocationId>, plain: bool, era: Era) -> Value {
     let mut said = json!({
         "code": error.code,
         "message": bounded(&error.public),
@@ -168,19 +244,27 @@ fn refused(error: &Error, invocation: Option<InvocationId>, era: Era) -> Value {
     if let Some(words) = &error.untrusted {
         said["untrusted"] = json!(bounded(words));
     }
-    let mut structured = json!({ "ok": false });
+    let mut refusal = json!({ "ok": false });
     let mut meta = json!({});
     if let Some(invocation) = invocation {
-        structured["invocationId"] = json!(invocation);
+        refusal["invocationId"] = json!(invocation);
         meta[INVOCATION_KEY] = json!(invocation);
     }
-    structured["error"] = said;
+    refusal["error"] = said;
     let mut result = json!({
-        "content": [{ "type": "text", "text": structured.to_string() }],
-        "structuredContent": structured,
+        "content": [{ "type": "text", "text": refusal.to_string() }],
         "isError": true,
-        "_meta": meta,
     });
+    if plain {
+        result["structuredContent"] = refusal.clone();
+    }
+    meta[ERROR_KEY] = refusal;
+    result["_meta"] = meta;
+    complete(result, era)
+}
+
+/// A result of ours, marked as 2026-07-28 wants it.
+fn complete(mut result: Value, era: Era) -> Value {
     if era == Era::Modern {
         result["resultType"] = json!("complete");
     }
@@ -200,7 +284,8 @@ mod tests {
         let error = Error::new(Code::RateLimited, "too many calls")
             .retry_after(Duration::from_millis(1_500))
             .with_untrusted("slow down!");
-        let result = refused(&error, Some(InvocationId(Uuid::nil())), Era::Modern);
+        let invocation = Some(InvocationId(Uuid::nil()));
+        let result = refused(&error, invocation, true, Era::Modern);
         let structured = json!({
             "ok": false,
             "invocationId": "00000000-0000-0000-0000-000000000000",
@@ -214,12 +299,22 @@ mod tests {
         assert_eq!(result["isError"], true);
         assert_eq!(result["resultType"], "complete");
         assert_eq!(result["_meta"][INVOCATION_KEY], "00000000-0000-0000-0000-000000000000");
+        assert_eq!(result["_meta"][ERROR_KEY], structured);
+    }
+
+    #[test]
+    fn a_tool_with_an_output_schema_is_refused_without_structured_content() {
+        let error = Error::new(Code::PermissionDenied, "no");
+        let result = refused(&error, None, false, Era::Legacy);
+        assert!(result.get("structuredContent").is_none());
+        assert_eq!(result["_meta"][ERROR_KEY]["error"]["code"], "PERMISSION_DENIED");
+        assert_eq!(result["content"][0]["text"], result["_meta"][ERROR_KEY].to_string());
     }
 
     #[test]
     fn long_words_are_cut() {
         let error = Error::new(Code::Timeout, "ä".repeat(5_000));
-        let result = refused(&error, None, Era::Legacy);
+        let result = refused(&error, None, true, Era::Legacy);
         let message = result["structuredContent"]["error"]["message"].as_str().unwrap();
         assert_eq!(message.chars().count(), 1_000);
         assert!(result.get("resultType").is_none());

@@ -13,7 +13,7 @@ use super::{
 };
 
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(super) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 
 /// The version without sessions.
@@ -49,12 +49,19 @@ pub(super) enum Era {
 
 /// Decides by the version that header and `_meta` state, and refuses where they do not fit.
 ///
-/// An `initialize` is of the older era whatever its headers say.
+/// An `initialize` is of the older era whatever its headers say, unless it is written like a request of
+/// the newer one, which has none.
 pub(super) fn of(headers: &HeaderMap, message: &Message<'_>) -> Result<Era, Fault> {
-    if message.method == "initialize" {
+    if message.method == "initialize" && !states_version(message) {
         return Ok(Era::Legacy);
     }
     decide(headers, message).map_err(|fault| fault.of(message.id.clone()))
+}
+
+/// `_meta` says which version the request is of, and the params do not.
+fn states_version(message: &Message<'_>) -> bool {
+    let meta = message.params.object("_meta").unwrap_or_default();
+    meta.get(META_VERSION).is_some() && message.params.get("protocolVersion").is_none()
 }
 
 fn decide(headers: &HeaderMap, message: &Message<'_>) -> Result<Era, Fault> {
@@ -161,6 +168,12 @@ mod tests {
     fn initialize_is_legacy_whatever_its_headers_say() {
         assert_eq!(decided(Some("2026-07-28"), "initialize", &json!({})), Ok(Era::Legacy));
         assert_eq!(decided(Some("1900-01-01"), "initialize", &json!({})), Ok(Era::Legacy));
+    }
+
+    #[test]
+    fn an_initialize_with_the_newer_meta_is_a_request_of_the_newer_era() {
+        let meta = meta("2026-07-28");
+        assert_eq!(decided(Some("2026-07-28"), "initialize", &meta), Ok(Era::Modern));
     }
 
     #[test]

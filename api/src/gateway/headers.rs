@@ -1,11 +1,12 @@
 //! What the headers of a request must say (MCP 2026-07-28: Streamable HTTP, "Request Metadata"; RFC
 //! 9110 for Accept and Content-Type).
 
+use app::broker::Fits;
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use domain::{Code, Error};
 use rmcp::model::ErrorCode;
-use serde_json::{Value, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
 use super::{fault::Fault, message::Message, raw::Members};
 
@@ -29,6 +30,15 @@ pub(super) fn check_media_types(headers: &HeaderMap) -> Result<(), (StatusCode, 
         );
     }
     Ok(())
+}
+
+/// 406 unless the client takes a stream of events.
+pub(super) fn check_takes_events(headers: &HeaderMap) -> Result<(), (StatusCode, Error)> {
+    if accepts(headers, "text", "event-stream") {
+        return Ok(());
+    }
+    let error = Error::new(Code::InvalidInput, "accept must allow text/event-stream");
+    Err((StatusCode::NOT_ACCEPTABLE, error))
 }
 
 /// Whether Accept allows the type; no Accept allows every type (RFC 9110, section 12.5.1).
@@ -118,39 +128,68 @@ fn decoded(value: &str) -> Option<String> {
     String::from_utf8(BASE64_STANDARD.decode(inner).ok()?).ok()
 }
 
-/// Whether the request repeats arguments as `Mcp-Param-*` headers.
-pub(super) fn has_params(headers: &HeaderMap) -> bool {
-    headers.keys().any(|name| name.as_str().starts_with(PARAM_PREFIX))
+/// The mark of an error that a call's headers are at fault for.
+const MISMATCH: &str = "header_mismatch";
+
+/// The check that the request's `Mcp-Param-*` headers repeat its arguments as the tool's schema asks,
+/// for when the tool is known. `INVALID_INPUT`, which [`mismatched`] knows again.
+pub(super) fn fits(headers: &HeaderMap, arguments: &RawValue) -> Fits {
+    let params = headers.iter().filter(|(name, _)| name.as_str().starts_with(PARAM_PREFIX));
+    let params: HeaderMap = params.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let arguments = arguments.to_owned();
+    Fits(Box::new(move |schema| {
+        // Nearly no schema asks for it, and reading one costs something.
+        if !schema.get().contains("x-mcp-header") {
+            return Ok(());
+        }
+        let schema: Value = serde_json::from_str(schema.get()).map_err(Error::internal)?;
+        check_params(&params, &schema, Some(&arguments)).map_err(|fault| {
+            Error::new(Code::InvalidInput, fault.message)
+                .with_details(json!({ "reason": MISMATCH }))
+        })
+    }))
 }
 
-/// Each `Mcp-Param-*` header that the tool's schema asks for must repeat its argument; headers that no
+/// The fault of the protocol, if the headers of a call were why it was refused.
+pub(super) fn mismatched(error: &Error) -> Option<Fault> {
+    let reason = error.details.as_ref()?.get("reason")?.as_str()?;
+    (error.code == Code::InvalidInput && reason == MISMATCH).then(|| mismatch(error.public.clone()))
+}
+
+/// Each argument that the tool's schema marks must stand in its `Mcp-Param-*` header, and no other
+/// value (MCP 2026-07-28: Streamable HTTP, "Server Behavior for Custom Headers"); headers that no
 /// `x-mcp-header` names are ignored.
-///
-/// A header that is missing is not missed: what goes upstream is made from the body (see
-/// `outbound::mcp`), so a header can only ever mislead someone before us, and only by being there.
-pub(super) fn check_params(
+fn check_params(
     headers: &HeaderMap,
     schema: &Value,
-    arguments: &RawValue,
+    arguments: Option<&RawValue>,
 ) -> Result<(), Fault> {
-    let Some(properties) = schema.get("properties") else { return Ok(()) };
-    let Some(arguments) = Members::parse(arguments.get()) else { return Ok(()) };
-    for (property, schema) in properties.as_object().into_iter().flatten() {
-        if let Some(name) = schema.get("x-mcp-header").and_then(Value::as_str)
-            && let Some(given) =
-                single(headers, &format!("{PARAM_PREFIX}{name}").to_ascii_lowercase())?
-        {
-            let same = arguments.get(property).is_some_and(|argument| {
-                decoded(given).is_some_and(|given| is_same(&given, argument))
-            });
-            if !same {
-                return Err(mismatch(format!(
-                    "the header Mcp-Param-{name} does not match the body"
-                )));
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let arguments = arguments.and_then(|arguments| Members::parse(arguments.get()));
+    for (property, schema) in properties.into_iter().flatten() {
+        let argument = arguments.as_ref().and_then(|arguments| arguments.get(property));
+        if let Some(name) = schema.get("x-mcp-header").and_then(Value::as_str) {
+            let given = single(headers, &format!("{PARAM_PREFIX}{name}").to_ascii_lowercase())?;
+            let wanted = argument.filter(|argument| argument.get() != "null");
+            // A definition may mark only primitive values; such a one says nothing of headers.
+            if wanted.is_some_and(|wanted| wanted.get().starts_with(['{', '['])) {
+                continue;
+            }
+            match (given, wanted) {
+                (None, None) => {}
+                (None, Some(_)) => {
+                    return Err(mismatch(format!("the header Mcp-Param-{name} is missing")));
+                }
+                (Some(given), Some(wanted))
+                    if decoded(given).is_some_and(|given| is_same(&given, wanted)) => {}
+                (Some(_), _) => {
+                    let words = format!("the header Mcp-Param-{name} does not match the body");
+                    return Err(mismatch(words));
+                }
             }
         }
-        if let Some(inner) = arguments.get(property) {
-            check_params(headers, schema, inner)?;
+        if schema.get("properties").is_some() {
+            check_params(headers, schema, argument)?;
         }
     }
     Ok(())
@@ -250,11 +289,18 @@ mod tests {
         }});
         let arguments: &RawValue =
             serde_json::from_str(r#"{"region":"eu","deep":{"n":42}}"#).unwrap();
-        let checked =
-            |list: &[(&'static str, &str)]| check_params(&headers(list), &schema, arguments);
-        assert!(checked(&[("mcp-param-region", "eu"), ("mcp-param-n", "42.0")]).is_ok());
-        assert!(checked(&[("mcp-param-other", "x")]).is_ok());
-        assert_eq!(checked(&[("mcp-param-region", "us")]).unwrap_err().code.0, -32020);
-        assert_eq!(checked(&[("mcp-param-n", "41")]).unwrap_err().code.0, -32020);
+        let schema = serde_json::value::to_raw_value(&schema).unwrap();
+        let checked = |list: &[(&'static str, &str)], arguments: &RawValue| {
+            let Fits(fits) = fits(&headers(list), arguments);
+            fits(&schema).err().map(|error| mismatched(&error).unwrap().code.0)
+        };
+        let (region, n) = (("mcp-param-region", "eu"), ("mcp-param-n", "42.0"));
+        assert_eq!(checked(&[region, n, ("mcp-param-other", "x")], arguments), None);
+        assert_eq!(checked(&[region], arguments), Some(-32020), "one is missing");
+        assert_eq!(checked(&[("mcp-param-region", "us"), n], arguments), Some(-32020));
+        assert_eq!(checked(&[region, ("mcp-param-n", "41")], arguments), Some(-32020));
+        let none: &RawValue = serde_json::from_str(r#"{"region":null}"#).unwrap();
+        assert_eq!(checked(&[], none), None);
+        assert_eq!(checked(&[n], none), Some(-32020), "there is no such argument");
     }
 }

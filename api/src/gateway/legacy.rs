@@ -6,6 +6,7 @@ use axum::{
 };
 use domain::{Error, ids::SessionId};
 use rmcp::model::{ErrorCode, ProtocolVersion};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
@@ -17,7 +18,9 @@ use super::{
     headers::{self, PROTOCOL_VERSION, SESSION_ID},
     in_flight::Key,
     message::{Message, RequestId},
+    through::{self, Reply},
     tools,
+    voice::Voice,
 };
 
 /// One message.
@@ -38,8 +41,10 @@ pub(super) async fn serve(
         Err(Refusal::Fault(fault)) => return fault.of(message.id.clone()).into_response(),
         Err(Refusal::Error(error)) => return refuse(&error),
     };
+    let (voice, said) = Voice::channel();
+    let scene = Scene { voice, ..scene };
     match work(&scene, headers, message) {
-        Some(work) => answer::respond(vec![work], Form::One, refuse).await,
+        Some(work) => answer::respond(vec![work], said, Form::One, refuse).await,
         None => StatusCode::ACCEPTED.into_response(),
     }
 }
@@ -59,6 +64,8 @@ pub(super) async fn serve_batch(
     if version != ProtocolVersion::V_2025_03_26.as_str() {
         return no_batches().into_response();
     }
+    let (voice, said) = Voice::channel();
+    let scene = Scene { voice, ..scene };
     let works: Vec<Work> = messages
         .into_iter()
         .filter_map(|message| match message {
@@ -69,12 +76,43 @@ pub(super) async fn serve_batch(
     if works.is_empty() {
         return StatusCode::ACCEPTED.into_response();
     }
-    answer::respond(works, Form::Batch, refuse).await
+    answer::respond(works, said, Form::Batch, refuse).await
 }
 
-/// Ends a session. Nothing remembers one, so there is nothing to end: the id is only looked at.
-pub(super) fn end(scene: &Scene, headers: &HeaderMap) -> Result<(), Refusal> {
-    resumed(scene, headers).map(|_| ())
+/// Ends a session, and the upstream session of the pass-through form, if its server is still what it
+/// was.
+pub(super) async fn end(scene: &Scene, headers: &HeaderMap) -> Result<(), Refusal> {
+    let scene = resume(scene, headers)?;
+    if let Some(session) = scene.mcp_session {
+        scene.memory.ended.end(session);
+    }
+    if scene.own.is_some() {
+        through::end(&scene).await.map_err(|error| Refusal::Error(scene.explained(error)))?;
+    }
+    Ok(())
+}
+
+/// The scene of the session that a request without a message belongs to.
+pub(super) fn resume(scene: &Scene, headers: &HeaderMap) -> Result<Scene, Refusal> {
+    resumed(scene, headers).map(|(scene, _)| scene)
+}
+
+/// An answer to a question that a server asked through us (MCP 2025-11-25: Transports, "Sending
+/// Messages to the Server").
+pub(super) fn answered(
+    scene: &Scene,
+    headers: &HeaderMap,
+    id: &RequestId,
+    reply: Reply,
+) -> Response {
+    let scene = match resume(scene, headers) {
+        Ok(scene) => scene,
+        Err(refusal) => return refusal.render(scene),
+    };
+    if let Some(session) = scene.mcp_session {
+        scene.memory.questions.answer(session, id, reply);
+    }
+    StatusCode::ACCEPTED.into_response()
 }
 
 /// Why a request does not belong to a session.
@@ -82,6 +120,15 @@ pub(super) fn end(scene: &Scene, headers: &HeaderMap) -> Result<(), Refusal> {
 pub(super) enum Refusal {
     Fault(Fault),
     Error(Error),
+}
+
+impl Refusal {
+    pub(super) fn render(self, scene: &Scene) -> Response {
+        match self {
+            Self::Fault(fault) => fault.into_response(),
+            Self::Error(error) => scene.refuse(&error),
+        }
+    }
 }
 
 impl From<Fault> for Refusal {
@@ -112,11 +159,16 @@ fn resumed(scene: &Scene, headers: &HeaderMap) -> Result<(Scene, String), Refusa
     let ctx = &scene.api.ctx;
     let resumed = app::gateway_sessions::open(ctx, &scene.caller, id).map_err(Refusal::Error)?;
     let elsewhere = scene.endpoint.0.is_some_and(|session| session != resumed.session);
-    if elsewhere || !scene.caller.reach.covers_session(resumed.session) {
+    let ended = scene.memory.ended.has(resumed.nonce);
+    if ended || elsewhere || !scene.caller.reach.covers_session(resumed.session) {
         return Err(Refusal::Error(Error::not_found("MCP session")));
     }
-    let scene = scene.in_session(resumed.session, resumed.nonce);
-    Ok((scene, resumed.version))
+    // A session of the one form is none of the other.
+    if resumed.own.is_some() != scene.through.is_some() {
+        return Err(Refusal::Error(Error::not_found("MCP session")));
+    }
+    let version = resumed.version.clone();
+    Ok((scene.in_session(resumed), version))
 }
 
 /// `None` for a notification, which is never answered.
@@ -127,15 +179,20 @@ fn work(scene: &Scene, headers: &HeaderMap, message: &Message<'_>) -> Option<Wor
         }
         return None;
     };
+    let no_method =
+        |message: &Message<'_>| Err(message.fault(ErrorCode::METHOD_NOT_FOUND, "no such method"));
     let work = match message.method.as_str() {
         "ping" => Ok(ready(Answer::result(&id, "{}"))),
+        method if scene.through.is_some() && method != "initialize" => {
+            through::work(scene, headers, message, &id).unwrap_or_else(|| no_method(message))
+        }
         "tools/list" => tools::list(scene, message, id),
         "tools/call" => calls::call(scene, headers, message, id),
         "initialize" => {
             let words = "initialize must not be part of a batch";
             Err(message.fault(ErrorCode::INVALID_REQUEST, words))
         }
-        _ => Err(message.fault(ErrorCode::METHOD_NOT_FOUND, "no such method")),
+        _ => no_method(message),
     };
     Some(work.unwrap_or_else(|fault| ready(fault.into())))
 }
@@ -148,7 +205,7 @@ fn ready(answer: Answer) -> Work {
 fn cancel(scene: &Scene, message: &Message<'_>) {
     let request = message.params.get("requestId").and_then(RequestId::of);
     if let (Some(session), Some(request)) = (scene.mcp_session, request) {
-        scene.in_flight.cancel(&Key::new(&scene.caller, session, &request));
+        scene.memory.in_flight.cancel(&Key::new(&scene.caller, session, &request));
     }
 }
 
@@ -161,14 +218,22 @@ async fn initialize(
     let Some(wished) = message.params.string("protocolVersion") else {
         return malformed(message, "params.protocolVersion must be a string");
     };
-    if message.params.object("capabilities").is_none() {
+    let capabilities = message.params.get("capabilities");
+    let capabilities: Option<Value> =
+        capabilities.and_then(|capabilities| serde_json::from_str(capabilities.get()).ok());
+    let Some(capabilities) = capabilities.filter(Value::is_object) else {
         return malformed(message, "params.capabilities must be an object");
-    }
+    };
     if message.params.object("clientInfo").is_none() {
         return malformed(message, "params.clientInfo must be an object");
     }
     let version = eras::negotiated(&wished);
-    match begun(scene, &version).await {
+    let begun = if scene.through.is_some() {
+        through::begin::initialize(scene, &version, &capabilities).await
+    } else {
+        begun(scene, &version).await
+    };
+    match begun {
         Ok((session_id, result)) => {
             let mut response = answer::json(StatusCode::OK, fault::response(id, &result));
             response.headers_mut().insert(HeaderName::from_static(SESSION_ID), session_id);
@@ -186,10 +251,11 @@ fn malformed(message: &Message<'_>, words: &str) -> Response {
 async fn begun(scene: &Scene, version: &ProtocolVersion) -> Result<(HeaderValue, String), Error> {
     scene.check_named_session().await?;
     let session: SessionId = scene.session().await?;
-    let id = app::gateway_sessions::seal(&scene.api.ctx, &scene.caller, session, version.as_str())?;
+    let (ctx, caller) = (&scene.api.ctx, &scene.caller);
+    let id = app::gateway_sessions::seal(ctx, caller, session, version.as_str(), None)?;
     let id = HeaderValue::from_str(&id).map_err(Error::internal)?;
-    let result =
-        serde_json::to_string(&about::initialize(version.clone())).map_err(Error::internal)?;
+    let result = about::initialize(version.clone(), about::capabilities());
+    let result = serde_json::to_string(&result).map_err(Error::internal)?;
     Ok((id, result))
 }
 

@@ -6,8 +6,11 @@ use rmcp::model::ErrorCode;
 use serde_json::value::RawValue;
 
 use super::{
+    eras::Era,
     fault::Fault,
+    input::Input,
     raw::{self, Members},
+    through::Reply,
 };
 
 /// The id of a request: the JSON of a string or an integer, as it was written.
@@ -89,6 +92,22 @@ impl<'a> Message<'a> {
     }
 }
 
+/// An answer of the client to a question of a server, if the body is one: `result` or `error`, without a
+/// method.
+pub(super) fn reply(body: &[u8]) -> Option<(RequestId, Reply)> {
+    let members = Members::parse(std::str::from_utf8(body).ok()?)?;
+    if members.get("method").is_some() || members.string("jsonrpc").as_deref() != Some("2.0") {
+        return None;
+    }
+    let id = RequestId::of(members.get("id")?)?;
+    let reply = match (members.get("result"), members.get("error")) {
+        (Some(result), None) if result.get().starts_with('{') => Reply::Result(result.to_owned()),
+        (None, Some(error)) if error.get().starts_with('{') => Reply::Error(error.to_owned()),
+        _ => return None,
+    };
+    Some((id, reply))
+}
+
 /// The body of a POST.
 #[derive(Debug)]
 pub(super) enum Body<'a> {
@@ -122,19 +141,19 @@ pub(super) struct ToolCall {
     pub name: String,
     /// The JSON object of the arguments as it came; `{}` where there is none.
     pub arguments: Box<RawValue>,
+    /// What the client can be asked, and what it answered.
+    pub input: Input,
 }
 
 impl ToolCall {
-    pub(super) fn of(message: &Message<'_>, id: RequestId) -> Result<Self, Fault> {
+    pub(super) fn of(message: &Message<'_>, id: RequestId, era: Era) -> Result<Self, Fault> {
         let invalid = |words: &str| message.fault(ErrorCode::INVALID_PARAMS, words);
         let name = message
             .params
             .get("name")
             .and_then(raw::string)
             .ok_or_else(|| invalid("params.name must be a string"))?;
-        if message.params.get("requestState").is_some() {
-            return Err(invalid("requestState is not one of this server"));
-        }
+        let input = Input::of(message, era)?;
         let arguments = match message.params.get("arguments") {
             Some(given) if given.get() != "null" => given,
             _ => serde_json::from_str("{}").expect("it is JSON"),
@@ -147,7 +166,7 @@ impl ToolCall {
         if name.is_empty() || name.chars().count() > most || name.chars().any(char::is_control) {
             return Err(unknown_tool(message));
         }
-        Ok(Self { id, name, arguments: arguments.to_owned() })
+        Ok(Self { id, name, arguments: arguments.to_owned(), input })
     }
 }
 
@@ -238,6 +257,22 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_has_a_result_or_an_error_and_no_method() {
+        let id = |body: &str| reply(body.as_bytes()).map(|(id, _)| id.json().to_owned());
+        assert_eq!(id(r#"{"jsonrpc":"2.0","id":"a","result":{}}"#).unwrap(), "\"a\"");
+        assert_eq!(id(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1}}"#).unwrap(), "1");
+        for body in [
+            r#"{"jsonrpc":"2.0","id":1,"result":7}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#,
+            r#"{"id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","result":{}}"#,
+        ] {
+            assert_eq!(id(body), None, "{body}");
+        }
+    }
+
+    #[test]
     fn a_repeated_member_is_no_fault() {
         assert_eq!(one(r#"{"jsonrpc":"2.0","id":1,"method":"x","method":"ping"}"#).method, "ping");
     }
@@ -253,7 +288,7 @@ mod tests {
     fn arguments_stay_as_they_were_written() {
         let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{ "n": 1.50, "n": 12345678901234567890123 }}}"#;
         let message = one(body);
-        let call = ToolCall::of(&message, message.id.clone().unwrap()).unwrap();
+        let call = ToolCall::of(&message, message.id.clone().unwrap(), Era::Legacy).unwrap();
         assert_eq!(call.arguments.get(), r#"{ "n": 1.50, "n": 12345678901234567890123 }"#);
     }
 
@@ -263,7 +298,7 @@ mod tests {
             let body =
                 format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
             let message = one(&body);
-            let call = ToolCall::of(&message, message.id.clone().unwrap()).unwrap();
+            let call = ToolCall::of(&message, message.id.clone().unwrap(), Era::Legacy).unwrap();
             assert_eq!(call.arguments.get(), "{}");
         }
     }
@@ -281,7 +316,8 @@ mod tests {
             let body =
                 format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
             let message = one(&body);
-            let fault = ToolCall::of(&message, message.id.clone().unwrap()).unwrap_err();
+            let fault =
+                ToolCall::of(&message, message.id.clone().unwrap(), Era::Legacy).unwrap_err();
             assert_eq!(fault.code, ErrorCode::INVALID_PARAMS, "{params}");
         }
     }

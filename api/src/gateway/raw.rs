@@ -13,6 +13,9 @@ use serde_json::value::RawValue;
 /// Where the id of the invocation stands in a result's `_meta`.
 pub(super) const INVOCATION_KEY: &str = "bailiwick/invocationId";
 
+/// Where a refusal of ours stands in a result's `_meta`.
+pub(super) const ERROR_KEY: &str = "bailiwick/error";
+
 /// The members of a JSON object in their order, names and values as they were written. Of two members
 /// with one name the later counts, as most JSON readers have it.
 #[derive(Debug, Default)]
@@ -22,6 +25,22 @@ impl<'a> Members<'a> {
     /// `None` unless `json` is one JSON object.
     pub(super) fn parse(json: &'a str) -> Option<Self> {
         serde_json::from_str(json).ok()
+    }
+
+    /// Names, with their quotes, and values.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'a RawValue, &'a RawValue)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// JSON of the object without the members of these names.
+    pub(super) fn without(&self, names: &[&str]) -> String {
+        let mut object = Object::with_capacity(256);
+        for (key, value) in &self.0 {
+            if !names.iter().any(|name| is_named(key, name)) {
+                object.member(key.get(), value.get());
+            }
+        }
+        object.end()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
@@ -70,7 +89,7 @@ pub(super) fn string(raw: &RawValue) -> Option<String> {
 }
 
 /// `name` must be one that JSON writes without escapes.
-fn is_named(key: &RawValue, name: &str) -> bool {
+pub(super) fn is_named(key: &RawValue, name: &str) -> bool {
     let quoted = key.get();
     if quoted.contains('\\') {
         return string(key).is_some_and(|key| key == name);
@@ -125,16 +144,16 @@ fn meta(members: &[(&RawValue, &RawValue)], invocation: InvocationId) -> String 
 }
 
 /// Writes an object from members that are JSON already.
-struct Object(String);
+pub(super) struct Object(String);
 
 impl Object {
-    fn with_capacity(bytes: usize) -> Self {
+    pub(super) fn with_capacity(bytes: usize) -> Self {
         let mut text = String::with_capacity(bytes);
         text.push('{');
         Self(text)
     }
 
-    fn member(&mut self, key: &str, value: &str) {
+    pub(super) fn member(&mut self, key: &str, value: &str) {
         if self.0.len() > 1 {
             self.0.push(',');
         }
@@ -143,7 +162,7 @@ impl Object {
         self.0.push_str(value);
     }
 
-    fn end(mut self) -> String {
+    pub(super) fn end(mut self) -> String {
         self.0.push('}');
         self.0
     }

@@ -1,10 +1,12 @@
 //! `tools/list`, of both eras.
 
-use app::toolset::{self, ListedTool};
+use app::{
+    results,
+    toolset::{self, ListedTool},
+};
 use axum::http::StatusCode;
 use domain::{Caller, Error, ids::ServerId, limits};
 use rmcp::model::ErrorCode;
-use serde_json::Value;
 
 use super::{
     Scene, about,
@@ -12,7 +14,6 @@ use super::{
     eras::Era,
     fault::{self, Fault},
     message::{Message, RequestId},
-    raw::Members,
 };
 
 /// All tools in one page: the list is what the person, the session and the token leave of it.
@@ -24,7 +25,7 @@ pub(super) fn list(scene: &Scene, message: &Message<'_>, id: RequestId) -> Resul
     let scene = scene.clone();
     Ok(Box::pin(async move {
         match listed(&scene).await {
-            Ok(tools) => Answer::result(&id, &result(&tools, scene.era)),
+            Ok(tools) => Answer::result(&id, &result(&scene, &tools)),
             Err(error) => Answer::Refused(id, scene.explained(error)),
         }
     }))
@@ -48,19 +49,13 @@ pub(super) async fn narrowed(scene: &Scene) -> Result<Caller, Error> {
     Ok(caller)
 }
 
-/// The input schema of a tool as it is listed.
-pub(super) async fn input_schema(scene: &Scene, agent_name: &str) -> Result<Option<Value>, Error> {
-    let tools = listed(scene).await?;
-    let tool = tools.iter().find(|tool| tool.agent_name == agent_name);
-    let schema = tool.and_then(|tool| Members::parse(tool.definition.get())?.get("inputSchema"));
-    Ok(schema.and_then(|schema| serde_json::from_str(schema.get()).ok()))
-}
-
-/// The definitions go out as they are stored.
-fn result(tools: &[ListedTool], era: Era) -> String {
-    let tools: Vec<&str> = tools.iter().map(|tool| tool.definition.get()).collect();
+/// The servers' definitions go out as they are stored; our own tools come last, as their names do.
+fn result(scene: &Scene, tools: &[ListedTool]) -> String {
+    let own = results::is_offered(&scene.caller, scene.sources.as_deref());
+    let own = own.then(|| results::definition().get());
+    let tools: Vec<&str> = tools.iter().map(|tool| tool.definition.get()).chain(own).collect();
     let tools = tools.join(",");
-    match era {
+    match scene.era {
         Era::Legacy => format!(r#"{{"tools":[{tools}]}}"#),
         Era::Modern => format!(
             r#"{{"resultType":"complete","tools":[{tools}],"ttlMs":{},"cacheScope":"private","_meta":{}}}"#,

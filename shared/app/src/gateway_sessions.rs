@@ -13,16 +13,19 @@ use serde::{Deserialize, Serialize};
 use store::vault::{Purpose, RowName, Sealed};
 use uuid::Uuid;
 
-use crate::{Ctx, sessions};
+use crate::{Ctx, sessions, through::OwnSession};
 
 /// What an `Mcp-Session-Id` holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GatewaySession {
     /// Tells apart two sessions of one token; the ids of requests are unique within it.
     pub nonce: Uuid,
     pub session: SessionId,
     /// The protocol version that `initialize` agreed on.
     pub version: String,
+    /// The pass-through form: the upstream session that the client holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<OwnSession>,
     issued_at: Timestamp,
 }
 
@@ -34,11 +37,13 @@ pub fn seal(
     caller: &Caller,
     session: SessionId,
     version: &str,
+    own: Option<&OwnSession>,
 ) -> Result<String, Error> {
     let content = GatewaySession {
-        nonce: Uuid::new_v4(),
+        nonce: own.map_or_else(Uuid::new_v4, |own| own.id),
         session,
         version: version.to_owned(),
+        own: own.cloned(),
         issued_at: ctx.now(),
     };
     let text = SecretString::from(serde_json::to_string(&content).map_err(Error::internal)?);

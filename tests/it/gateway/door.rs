@@ -164,11 +164,16 @@ fn without_keys(world: &World) -> Router {
         signals: world.ctx.signals.clone(),
         definitions: world.ctx.definitions.clone(),
         url_rules: world.ctx.url_rules.clone(),
+        stdio: world.ctx.stdio.clone(),
         permission_wait: world.ctx.permission_wait,
         draining: world.ctx.draining.clone(),
         stopping: world.ctx.stopping.clone(),
         tasks: world.ctx.tasks.clone(),
     });
-    let node = NodeSettings { public_url: world.url.clone(), allowed_hosts: Vec::new() };
+    let node = NodeSettings {
+        public_url: world.url.clone(),
+        allowed_hosts: Vec::new(),
+        trusted_proxies: Vec::new(),
+    };
     api::router(Api { ctx, node: Arc::new(node) })
 }

@@ -1,4 +1,6 @@
-//! A thousand messages that are none, and each gets an answer.
+//! A thousand messages that are none, and a thousand requests with a fault; each gets an answer.
+
+mod requests;
 
 use std::time::Duration;
 

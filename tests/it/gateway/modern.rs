@@ -31,7 +31,7 @@ async fn the_list_is_the_same_each_time_and_says_how_long_it_is_good() {
     let result = &reply.json()["result"];
     let names: Vec<_> =
         result["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
-    assert_eq!(names, ["mcp__demo__ant", "mcp__demo__echo", "mcp__demo__zebra"]);
+    assert_eq!(names, ["mcp__demo__ant", "mcp__demo__echo", "mcp__demo__zebra", "result_read"]);
     assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(30_000), &json!("private")));
     assert_eq!(result["resultType"], "complete");
     assert_eq!(gateway.modern("tools/list", "{}").await.message(), reply.message());
@@ -103,6 +103,7 @@ async fn what_we_refuse_is_a_result_that_an_agent_can_read() {
     assert_eq!(structured["error"]["retryable"], false);
     let text = result["content"][0]["text"].as_str().unwrap();
     assert_eq!(&serde_json::from_str::<serde_json::Value>(text).unwrap(), structured);
+    assert_eq!(&result["_meta"]["bailiwick/error"], structured);
     let invocation = gateway.until(Status::Failed).await.to_string();
     assert_eq!(structured["invocationId"], invocation);
     assert_eq!(result["_meta"]["bailiwick/invocationId"], invocation);
@@ -219,7 +220,7 @@ async fn sources_narrow_what_is_listed_and_what_can_be_called() {
             assert_eq!(called.json()["error"]["data"]["code"], "NOT_FOUND");
         }
     }
-    for query in ["sources=", "sources=,", "prefix=off&sources=demo"] {
+    for query in ["sources=", "sources=,", "prefix=off", "prefix=off&sources=demo,other"] {
         let reply = asked(query, "tools/list", "{}").await;
         assert_eq!(
             (reply.status, &reply.json()["code"]),
