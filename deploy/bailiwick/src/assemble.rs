@@ -1,6 +1,6 @@
 //! Puts a process together from its settings.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use app::{Admission, Clock, Ctx, Db, Parts, Signals, Vault};
 use domain::{limits, server::UrlRules};
@@ -9,9 +9,10 @@ use outbound::{
     egress::{AllowRule, EgressRules},
     http::{GuardedHttp, HttpOptions},
     mcp::McpClients,
+    stdio::{Sandbox, Stdio, StdioRules},
 };
 use runtime::{
-    config::{EgressAllow, Settings},
+    config::{EgressAllow, Settings, StdioSandbox},
     lifecycle::Lifecycle,
 };
 use secrecy::{ExposeSecret, SecretString};
@@ -48,13 +49,17 @@ pub(crate) fn ctx(
     Ok(Ctx::from(Parts {
         db,
         vault,
-        mcp: McpClients::new(GuardedHttp::new(rules, &options)?),
+        mcp: McpClients::new(
+            GuardedHttp::new(rules, &options)?,
+            Stdio::new(stdio_rules(settings, needs.object_store)),
+        ),
         blobs: Blobs::at(needs.object_store)?,
         admission: Admission::local(),
         node: clock.mint(),
         signals: Signals::default(),
         definitions: app::definitions::DefinitionCache::default(),
         url_rules: url_rules(settings),
+        stdio: settings.stdio.clone().unwrap_or_default(),
         permission_wait: Duration::from_secs(settings.permission_wait_seconds),
         draining: lifecycle.draining(),
         stopping: lifecycle.stopping(),
@@ -63,7 +68,27 @@ pub(crate) fn ctx(
     }))
 }
 
-fn allow_rules(settings: &Settings) -> Vec<AllowRule> {
+/// Programs see nothing of what is ours: state, settings and keys, stored results.
+pub(crate) fn stdio_rules(settings: &Settings, object_store: &Url) -> StdioRules {
+    let mut hidden: Vec<PathBuf> =
+        settings.data_dir.iter().chain(&settings.files).cloned().collect();
+    hidden.extend(object_store.to_file_path().ok());
+    // What lies below a hidden directory is hidden with it, and cannot be hidden once more.
+    let all = hidden.clone();
+    hidden.retain(|path| !all.iter().any(|above| path != above && path.starts_with(above)));
+    StdioRules {
+        mode: settings.stdio.clone().unwrap_or_default(),
+        sandbox: match settings.stdio_sandbox {
+            StdioSandbox::Strongest => Sandbox::Strongest,
+            StdioSandbox::Bubblewrap => Sandbox::Bubblewrap,
+            StdioSandbox::None => Sandbox::None,
+        },
+        hidden_paths: hidden,
+        readable_paths: settings.stdio_readable.clone(),
+    }
+}
+
+pub(crate) fn allow_rules(settings: &Settings) -> Vec<AllowRule> {
     let rule = |rule: &EgressAllow| match rule {
         EgressAllow::Network(network) => AllowRule::Network(*network),
         EgressAllow::Host(name) => AllowRule::Host(name.clone()),

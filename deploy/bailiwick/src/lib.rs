@@ -3,16 +3,17 @@
 mod assemble;
 mod call;
 mod cli;
+mod doctor;
 mod failure;
 mod installation;
 mod operate;
 mod serve;
 mod up;
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
-use clap::Parser;
-use runtime::config::{self, Settings};
+use clap::FromArgMatches;
+use runtime::config::{self, Reading, Settings};
 
 use cli::{Cli, Command};
 use failure::Failure;
@@ -23,10 +24,15 @@ use failure::Failure;
 /// not usable.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let outcome = config::load(&cli.settings, config::environment())
-        .map_err(Failure::from)
-        .and_then(|settings| run(cli, &settings));
+    let cli = match Cli::from_arg_matches(&cli::command().get_matches()) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    let reading = config::read(&cli.settings, config::environment());
+    let outcome = match cli.command {
+        Command::Completions { shell } => completions(shell),
+        command => run(command, reading),
+    };
     match outcome {
         Ok(code) => code,
         Err(failure) => {
@@ -36,14 +42,43 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli, settings: &Settings) -> Result<ExitCode, Failure> {
+/// What a command line is made of.
+pub type CommandLine = clap::Command;
+
+/// The command line itself, for tests that hold documents against it.
+#[must_use]
+pub fn command() -> CommandLine {
+    cli::command()
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut cli::command(), "bailiwick", &mut script);
+    // Whoever reads it may end early.
+    std::io::stdout()
+        .write_all(&script)
+        .map_err(|error| Failure::because("the script cannot be written", error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(command: Command, reading: Reading) -> Result<ExitCode, Failure> {
+    let looks = matches!(command, Command::Doctor(_));
+    if !looks && !reading.mistakes.0.is_empty() {
+        return Err(reading.mistakes.into());
+    }
+    let settings = &reading.settings;
     // Libraries that bring no provider of their own take this one; a second call changes nothing.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    runtime::telemetry::init(settings.log_format, cli.command.log_filter(settings))
+    runtime::telemetry::init(settings.log_format, command.log_filter(settings))
         .map_err(|error| Failure::because("the log cannot be set up", error))?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::because("the runtime cannot be started", error))?;
-    let outcome = runtime.block_on(dispatch(cli.command, settings));
+    let outcome = runtime.block_on(async {
+        match command {
+            Command::Doctor(output) => doctor::run(&reading, &output).await,
+            command => dispatch(command, settings).await,
+        }
+    });
     // What outlived its time is not waited for.
     runtime.shutdown_background();
     outcome
@@ -59,6 +94,8 @@ async fn dispatch(command: Command, settings: &Settings) -> Result<ExitCode, Fai
         Command::User(args) => operate::user(settings, args).await?,
         Command::Token(args) => operate::token(settings, args).await?,
         Command::Call(args) => return call::run(settings, args).await,
+        // Both were done before: they need no usable settings.
+        Command::Doctor(_) | Command::Completions { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
 }

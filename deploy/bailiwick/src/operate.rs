@@ -66,7 +66,14 @@ pub(crate) async fn tenant(settings: &Settings, command: Tenant) -> Result<(), F
 }
 
 pub(crate) async fn user(settings: &Settings, command: User) -> Result<(), Failure> {
-    let User::Create { email, role, tenant, password_stdin, output } = command;
+    let (email, role, tenant, password_stdin, output) = match command {
+        User::Create { email, role, tenant, password_stdin, output } => {
+            (email, role, tenant, password_stdin, output)
+        }
+        User::Password { email, tenant, password_stdin: _, output } => {
+            return password(settings, &email, &tenant, &output).await;
+        }
+    };
     let password = if password_stdin { Some(first_line_of_stdin()?) } else { None };
     let ctx = open(settings).await?;
     let user = app::users::create(&ctx, &tenant, NewUser { email, role, password }).await?;
@@ -75,6 +82,21 @@ pub(crate) async fn user(settings: &Settings, command: User) -> Result<(), Failu
         "id": user.id, "email": user.email, "role": user.role.as_str(), "tenant": tenant,
     });
     report(&output, &value, &words);
+    Ok(())
+}
+
+async fn password(
+    settings: &Settings,
+    email: &str,
+    tenant: &str,
+    output: &Output,
+) -> Result<(), Failure> {
+    let password = first_line_of_stdin()?;
+    let ctx = open(settings).await?;
+    let user = app::users::set_password(&ctx, tenant, email, password).await?;
+    let words = format!("set the password of {}; their browser sessions ended", user.email);
+    let value = json!({ "id": user.id, "email": user.email, "tenant": tenant });
+    report(output, &value, &words);
     Ok(())
 }
 

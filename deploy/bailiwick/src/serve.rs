@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use api::{Api, NodeSettings};
-use app::{Ctx, nodes};
+use app::{Ctx, list_changes, nodes};
 use domain::limits;
 use runtime::{config::Settings, lifecycle::Lifecycle};
 use secrecy::SecretString;
@@ -26,6 +26,7 @@ pub(crate) async fn api(settings: &Settings) -> Result<(), Failure> {
     let address = local_address(&listener)?;
     let ctx = of_settings(settings, &lifecycle, vec![address])?;
     app::setup::check(&ctx).await?;
+    app::servers::check_programs(&ctx).await?;
     let place = format!("{}:{address}", host_name());
     let mut node = Node::start(ctx, lifecycle, nodes::Kind::Api, &place).await?;
     node.serve_http(listener, node_settings(settings, address)?);
@@ -38,6 +39,7 @@ pub(crate) async fn worker(settings: &Settings) -> Result<(), Failure> {
     let lifecycle = lifecycle_on_signals();
     let ctx = of_settings(settings, &lifecycle, Vec::new())?;
     app::setup::check(&ctx).await?;
+    app::servers::check_programs(&ctx).await?;
     // Several may run on one host; one that died is noticed by its lease.
     let place = format!("{}:worker:{}", host_name(), std::process::id());
     let mut node = Node::start(ctx, lifecycle, nodes::Kind::Worker, &place).await?;
@@ -92,7 +94,13 @@ impl Node {
     ) -> Result<Self, Failure> {
         nodes::register(&ctx, kind, place).await?;
         let lease = tokio::spawn(nodes::keep(ctx.clone()));
-        Ok(Self { ctx, lifecycle, lease, tasks: JoinSet::new() })
+        let mut tasks = JoinSet::new();
+        let changes = list_changes::watch(ctx.clone());
+        tasks.spawn(async move {
+            changes.await;
+            Ok(())
+        });
+        Ok(Self { ctx, lifecycle, lease, tasks })
     }
 
     pub(crate) fn serve_http(&mut self, listener: TcpListener, node: NodeSettings) {
@@ -100,12 +108,11 @@ impl Node {
         let api = Api { ctx: self.ctx.clone(), node: Arc::new(node) };
         self.tasks.spawn(async move {
             tokio::select! {
-                served = api::serve(listener, api, draining.cancelled_owned()) => {
-                    served.map_err(|error| Failure::because("the listener failed", error))
-                }
+                () = api::serve(listener, api, draining.cancelled_owned()) => {}
                 // Whoever is still connected is cut.
-                () = stopping.cancelled() => Ok(()),
+                () = stopping.cancelled() => {}
             }
+            Ok(())
         });
     }
 
@@ -197,7 +204,11 @@ pub(crate) fn node_settings(
         // On this machine the name means the same, and only it.
         allowed_hosts.extend([address.to_string(), format!("localhost:{}", address.port())]);
     }
-    Ok(NodeSettings { public_url: public_url(settings, address)?, allowed_hosts })
+    Ok(NodeSettings {
+        public_url: public_url(settings, address)?,
+        allowed_hosts,
+        trusted_proxies: settings.trusted_proxies.clone(),
+    })
 }
 
 /// Names the machine among those that share a database.

@@ -1,9 +1,12 @@
 //! Everything on this machine, with a Postgres of its own.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use app::{Ctx, nodes, setup::Setup, tokens, users::NewUser};
-use domain::{Code, Role, Scope, Scopes};
+use domain::{
+    Code, Role, Scope, Scopes,
+    server::stdio::{AllowedProgram, ArgPattern, StdioMode},
+};
 use runtime::{
     config::{self, Settings},
     lifecycle::Lifecycle,
@@ -110,12 +113,43 @@ async fn prepare(
         object_store: &object_store,
         own: vec![address],
     };
-    let ctx = assemble::ctx(settings, lifecycle, needs)?;
+    // The default directory too: programs must not see into it.
+    let dir = Some(installation.dir().to_owned());
+    let settings = Settings { data_dir: dir, ..with_demo(settings, address) };
+    let ctx = assemble::ctx(&settings, lifecycle, needs)?;
+    app::servers::check_programs(&ctx).await?;
     if !installation.is_installed() {
         first_start(&ctx, installation).await?;
         installation.set_installed()?;
     }
     Ok(ctx)
+}
+
+/// Where nobody but this machine reaches us and nobody said otherwise, the demo server beside our own
+/// program may be added and tried.
+pub(crate) fn with_demo(settings: &Settings, address: SocketAddr) -> Settings {
+    let mut settings = settings.clone();
+    if settings.stdio.is_none() && address.ip().is_loopback() {
+        let demo = demo_program();
+        // It may lie where a sandbox hides everything else.
+        settings.stdio_readable.extend(demo.iter().map(|demo| PathBuf::from(&demo.command)));
+        settings.stdio = Some(StdioMode::Allowlist(demo.into_iter().collect()));
+    }
+    settings
+}
+
+fn demo_program() -> Option<AllowedProgram> {
+    let beside =
+        std::env::current_exe().ok()?.canonicalize().ok()?.with_file_name("bailiwick-demo");
+    let command = beside.to_str().filter(|_| beside.is_file())?;
+    Some(AllowedProgram {
+        name: "demo".to_owned(),
+        command: command.to_owned(),
+        args: vec![ArgPattern::Literal("--stdio".to_owned())],
+        cwd: None,
+        env: Vec::new(),
+        writable: Vec::new(),
+    })
 }
 
 /// Those of the settings, else the installation's own. A key that was lost is not made anew: it could

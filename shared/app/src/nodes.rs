@@ -45,6 +45,7 @@ pub async fn register(ctx: &Ctx, kind: Kind, place: &str) -> Result<(), Error> {
         place,
         serves_calls: kind.serves_calls(),
         lease: limits::NODE_LEASE_MS.millis(),
+        version: env!("CARGO_PKG_VERSION"),
     };
     let Err(other) = store::nodes::register(&ctx.db, &node).await? else { return Ok(()) };
     tracing::error!(kind = other.kind, place = other.place, "another node serves calls");

@@ -15,6 +15,8 @@ pub struct NewNode<'a> {
     pub place: &'a str,
     pub serves_calls: bool,
     pub lease: Duration,
+    /// Of the program that it runs.
+    pub version: &'a str,
 }
 
 /// A living process elsewhere that serves calls.
@@ -39,12 +41,13 @@ pub enum Renewal {
 pub async fn register(db: &Db, node: &NewNode<'_>) -> Result<Result<(), OtherNode>, StoreError> {
     let other = sqlx::query!(
         r#"SELECT other_kind AS "kind!", other_place AS "place!"
-           FROM register_node($1, $2, $3, $4, $5)"#,
+           FROM register_node($1, $2, $3, $4, $5, $6)"#,
         node.id.0,
         node.kind,
         node.place,
         node.serves_calls,
         millis(node.lease),
+        node.version,
     )
     .fetch_optional(db.pool())
     .await?;
