@@ -16,7 +16,10 @@ BIN_DIR := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 BUILD := cargo build --workspace --profile $(PROFILE)
 NEXTEST := cargo nextest run --workspace --cargo-profile $(PROFILE)
 
-.PHONY: help demo up test prove build lint bench sqlx docs proof
+# Where `make screenshots` puts its pictures.
+SCREENSHOTS ?= .data/screenshots
+
+.PHONY: help demo up test prove build lint bench browser screenshots sqlx docs proof conformance
 
 help: ## Show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -56,6 +59,21 @@ proof: ## Real MCP servers and clients of ../shared/rig through the gateway; SHA
 	@deploy/install.sh
 	$(BUILD)
 	@BIN_DIR="$(BIN_DIR)" tests/proof/run.sh
+
+conformance: ## MCP's conformance suite (npm) against the gateway; FIXTURE=rig takes its own fixture of ../shared/rig
+	@deploy/install.sh
+	$(BUILD)
+	@BIN_DIR="$(BIN_DIR)" tests/conformance/run.sh
+
+browser: ## The pages in a real browser: a line `ok <journey>` each
+	@deploy/install.sh
+	$(BUILD)
+	@BIN_DIR="$(BIN_DIR)" tests/browser/run.sh
+
+screenshots: ## The same, with pictures of every page in $(SCREENSHOTS)
+	@deploy/install.sh
+	$(BUILD)
+	@BIN_DIR="$(BIN_DIR)" SCREENSHOTS="$(abspath $(SCREENSHOTS))" tests/browser/run.sh
 
 sqlx: ## Check our SQL against a Postgres and write .sqlx anew
 	@deploy/install.sh tests

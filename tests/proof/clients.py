@@ -1,6 +1,7 @@
 """The real clients. Each runs a plan:
 
-    {url, headers, list, together, calls: [{tool, arguments, progress, timeout}]}
+    {transport: http | sse | stdio, url, headers, command, env, list, together,
+     calls: [{tool, arguments, progress, timeout}]}
 
 and tells what happened:
 
@@ -14,29 +15,70 @@ from concurrent.futures import ThreadPoolExecutor
 
 from house import Failed
 
-# Name in the table, and what runs it. The inspector is a command line: one process a request.
+# Name in the tables, and what runs it: a python environment of the rig or `node` and a script of
+# clients/; the inspector, which is a command line with one process a request; or `remote`, a stdio client
+# with mcp-remote between it and the URL.
 CLIENTS = {
     "python mcp 1.30": ("mcp1", "sdk1.py"),
     "python mcp 2.3, older era": ("mcp2", "sdk2.py", "legacy"),
     "python mcp 2.3": ("mcp2", "sdk2.py", "auto"),
     "fastmcp 4.2": ("fastmcp", "fast.py"),
+    "TypeScript SDK 1.32": ("node", "sdk1.mjs"),
+    "TypeScript SDK 2.0, older era": ("node", "sdk2.mjs", "legacy"),
+    "TypeScript SDK 2.0": ("node", "sdk2.mjs", "auto"),
     "inspector 2.12, older era": ("inspector", "legacy"),
     "inspector 2.12": ("inspector", "auto"),
+    "langchain adapters 0.3": ("langchain", "langchain_adapters.py"),
+    "mcp-remote 0.15": ("remote", "legacy"),
+    "mcp-remote 0.15, newer era": ("remote", "auto"),
 }
+
+# Those that hold every call of one session open at once.
+CONCURRENT = list(CLIENTS)[:7]
+
+# They look at the list before they call: what is not there never reaches a server.
+LOOKS_FIRST = {"inspector", "langchain"}
+
+# They show what they made of a result, without its `_meta`.
+RETOLD = {"langchain"}
+
+
+def kind(client):
+    return CLIENTS[client][0]
 
 
 def begin(house, client, plan):
     """The running client: to be given to `end`."""
-    kind, *rest = CLIENTS[client]
-    if kind == "inspector":
+    name, *rest = CLIENTS[client]
+    if name == "inspector":
         raise Failed("the inspector makes one request a process: use `inspect`")
-    program = [str(house.python(kind)), str(house.here / "clients" / rest[0]), *rest[1:]]
-    process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    plan = {"transport": "http", "headers": {}, **plan}
+    if name == "remote":
+        plan, name, rest = remote(house, plan, rest[0]), "mcp1", ["sdk1.py"]
+    scripts = house.here / "clients"
+    if name == "node":
+        program, scripts = [house.node], house.with_modules("clients")
+    else:
+        program = [house.python(name)]
+    process = subprocess.Popen([str(part) for part in [*program, scripts / rest[0], *rest[1:]]],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, cwd=house.work)
     process.stdin.write(json.dumps(plan).encode())
     process.stdin.close()
     process.stdin = None
     return process
+
+
+def remote(house, plan, era):
+    """The same plan with mcp-remote in between; a program needs none."""
+    if plan["transport"] == "stdio":
+        return plan
+    command = [str(house.rig / "run.sh"), "mcp-remote", plan["url"], "--protocol", era, "--silent",
+               "--transport", "sse-only" if plan["transport"] == "sse" else "http-only"]
+    for name, value in plan["headers"].items():
+        command += ["--header", f"{name}:{value}"]
+    # It keeps locks and tokens below its home.
+    return {**plan, "transport": "stdio", "command": command, "env": {"HOME": str(house.work)}}
 
 
 def end(process, seconds=180):
@@ -51,7 +93,7 @@ def end(process, seconds=180):
 
 
 def run(house, client, plan):
-    if CLIENTS[client][0] != "inspector":
+    if kind(client) != "inspector":
         return end(begin(house, client, plan))
     era = CLIENTS[client][1]
     tools = []
@@ -71,11 +113,14 @@ def call_arguments(call):
 
 
 def begin_inspect(house, plan, era, arguments):
-    headers = [f"{name}: {value}" for name, value in plan["headers"].items()]
-    command = [str(house.rig / "run.sh"), "inspector", "--cli", plan["url"], "--transport", "http",
+    transport = plan.get("transport", "http")
+    target = plan["command"] if transport == "stdio" else [plan["url"]]
+    command = [str(house.rig / "run.sh"), "inspector", "--cli", *target, "--transport", transport,
                "--protocol-era", era, "--format", "json", *arguments]
-    for header in headers:
-        command += ["--header", header]
+    for name, value in plan.get("headers", {}).items():
+        command += ["--header", f"{name}: {value}"]
+    for name, value in plan.get("env", {}).items():
+        command += ["-e", f"{name}={value}"]
     # It keeps a catalog and tokens below its home.
     env_home = house.work / "inspector-home"
     env_home.mkdir(exist_ok=True)

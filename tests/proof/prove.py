@@ -5,11 +5,13 @@ import pathlib
 import sys
 
 import clients
+import guide
 import lifecycle
 import odd
 import parallel
 import peers
 import questions
+import table
 import verbatim
 from house import Failed, House, Service
 from raw import VERSIONS, Raw
@@ -17,11 +19,16 @@ from report import Report
 from schemas import Schemas
 
 
+PARTS = ["table", "guide", "questions", "parallel", "bytes", "manners", "life"]
+
+
 def arguments():
     parser = argparse.ArgumentParser()
-    for name in ("rig", "rig-home", "schemas", "bin", "work", "out"):
+    for name in ("rig", "rig-home", "schemas", "bin", "work", "out", "compatibility", "guide"):
         parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--only", help="some of: table, questions, parallel, bytes, manners, life")
+    parser.add_argument("--only", help=f"some of: {', '.join(PARTS)}")
+    parser.add_argument("--servers", help="the table with these rows alone (slugs of table.py)")
+    parser.add_argument("--clients", help="the table with these columns alone (parts of their names)")
     return parser.parse_args()
 
 
@@ -30,26 +37,47 @@ class Proof:
         self.house = House(options.rig, options.rig_home, options.bin, options.work)
         self.service, self.report = Service(self.house), Report()
         self.schemas = Schemas(options.schemas)
-        self.servers = []
+        self.guide_page, self.servers = options.guide, []
+        self.rows = set(options.servers.split(",")) if options.servers else None
+        self.columns = options.clients.split(",") if options.clients else [""]
 
     def server(self, slug):
         return next(server for server in self.servers if server.slug == slug)
 
     def register(self):
-        self.service.start()
         self.servers = peers.servers(self.house)
+        programs = [server for server in self.servers if server.transport == "stdio"]
+        if self.service.knows("--stdio"):
+            self.service.allow(programs)
+        self.service.start()
         for server in self.servers:
-            self.report.prove("Registration", f"{server.label}: registered, discovered, listed",
-                              lambda server=server: f"{peers.register(self.service, server)} tools")
+            self.report.register(server, lambda server=server: peers.register(self.service, server))
 
     def table(self):
         for server in self.servers:
+            if server.id is None or self.rows and server.slug not in self.rows:
+                continue
             for client in clients.CLIENTS:
-                try:
-                    notes = peers.pair(self.house, self.service, server, client)
-                    self.report.cell(client, server.label, notes)
-                except Failed as failed:
-                    self.report.cell(client, server.label, set(), str(failed))
+                if any(part in client for part in self.columns):
+                    self.pair(client, server)
+
+    def pair(self, client, server):
+        if (client, server.slug) in table.APART:
+            self.report.apart(client, server.label, table.APART[client, server.slug])
+            return
+        try:
+            notes = peers.pair(self.house, self.service, server, client)
+            self.report.cell(client, server.label, notes)
+        except Failed as failed:
+            self.report.cell(client, server.label, set(), str(failed))
+
+    def guide(self):
+        demo = self.server("demo")
+        for number, (heading, kind, text) in enumerate(guide.blocks(self.guide_page)):
+            self.report.prove(
+                "The guide for clients", f"{heading}: block {number + 1} ({kind}) runs, is asked about and ends",
+                lambda number=number, kind=kind, text=text: guide.ran(
+                    self.house, self.service, demo, number, kind, text))
 
     def questions(self):
         server = self.server("py1")
@@ -65,7 +93,7 @@ class Proof:
         raised = {"maxConcurrent": 100, "maxQueueDepth": 100}
         wide = self.service.register("meeting", f"{base}/mcp", governance=raised)["id"]
         narrow = self.service.register("holding", f"{base}/mcp")["id"]
-        for client in list(clients.CLIENTS)[:4]:
+        for client in clients.CONCURRENT:
             for parties in (6, 100):
                 self.report.prove(
                     "Side by side", f"{parties} calls of {client}, inside the server together",
@@ -131,17 +159,22 @@ class Proof:
 def main():
     options = arguments()
     proof = Proof(options)
-    parts = (options.only or "table,questions,parallel,bytes,manners,life").split(",")
+    parts = options.only.split(",") if options.only else PARTS
     try:
         proof.register()
         for part in parts:
             getattr(proof, part)()
     finally:
         proof.house.stop_all()
-    if not options.only:
-        out = pathlib.Path(options.out)
+    pages = []
+    if set(PARTS) - {"table"} <= set(parts):
+        pages.append((options.out, proof.report.page()))
+    if "table" in parts and not options.servers and not options.clients:
+        pages.append((options.compatibility, proof.report.compatibility()))
+    for path, text in pages:
+        out = pathlib.Path(path)
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(proof.report.page())
+        out.write_text(text)
         print(f"written: {out}")
     print(f"{len(proof.report.failures)} failures")
     for failure in proof.report.failures:

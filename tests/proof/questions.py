@@ -1,15 +1,9 @@
 """A question reaches the person while a real client waits, and the answer reaches the client."""
 
 import clients
-from house import Failed, Known, wait
+from house import Failed, refusal, wait
 
 DENIED = "PERMISSION_DENIED"
-
-CHECKED = (
-    "denied and never sent, but the client shows words of its own: it checks the structuredContent of an "
-    "error against the outputSchema of the tool, where the schema of a refusal (interfaces.md) does not fit"
-)
-
 
 def check_denied(row):
     if row["status"] != "failed" or row["error"]["code"] != DENIED or row["attempts"]:
@@ -17,7 +11,7 @@ def check_denied(row):
 
 
 def begun(house, client, plan):
-    if clients.CLIENTS[client][0] == "inspector":
+    if clients.kind(client) == "inspector":
         era = clients.CLIENTS[client][1]
         process = clients.begin_inspect(house, plan, era, clients.call_arguments(plan["calls"][0]))
         return lambda: clients.end_inspect(process)
@@ -52,13 +46,10 @@ def asked(house, service, server, client, decision):
     if len(rows) != 1 or rows[0]["permissionAuthorizationId"] != answer["authorization"]["id"]:
         raise Failed(f"the row does not show the authorization: {rows}")
     result = ended.get("result")
-    if result is None and decision == "deny" and "must have required property" in str(ended):
-        check_denied(rows[0])
-        raise Known(CHECKED)
     if result is None:
         raise Failed(f"the client has {ended}")
     if decision == "deny":
-        error = (result.get("structuredContent") or {}).get("error") or {}
+        error = refusal(result)
         if not result.get("isError") or error.get("code") != DENIED:
             raise Failed(f"denied, the client has {result}")
         check_denied(rows[0])

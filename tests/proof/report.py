@@ -1,4 +1,4 @@
-"""What was proven: on the terminal as it comes, and as a page."""
+"""What was proven: on the terminal as it comes, and as two pages."""
 
 import traceback
 
@@ -9,23 +9,55 @@ from peers import NOTES
 HEAD = """# Real peers
 
 Written by `make proof` (tests/proof), which starts `bailiwick up`, registers real MCP servers by REST, and calls
-them with real MCP clients, directly and through the gateway. ✓ = the list of tools is the same but for the
-names, every result is JSON-equal to the direct one but for `_meta["bailiwick/invocationId"]`, an unknown tool is
-`-32602`, invalid input is refused as `INVALID_INPUT`, and every call left its row. Letters: what differs, and why.
+them with real MCP clients, directly and through the gateway. Which clients and servers go together is in
+[compatibility](../compatibility.md).
+"""
+
+TABLE = """# Compatibility
+
+Written by `make proof` (tests/proof; its rows are table.py, its columns clients.py), which starts `bailiwick up`,
+registers real MCP servers by REST, and calls them with real MCP clients, directly and through the gateway. ✓ = the
+list of tools is the same but for the names, every result is JSON-equal to the direct one but for
+`_meta["bailiwick/invocationId"]`, an unknown tool is `-32602`, invalid input is refused as `INVALID_INPUT`, and every
+call left its row. Letters: what differs, and why. ✗ with a number: it does not hold, and why. – with a number: not tried.
 """
 
 
 class Report:
     def __init__(self):
         self.cells, self.lines, self.failures, self.letters = {}, [], [], {}
+        # Reasons of ✗ and –, in the order of their numbers.
+        self.reasons = []
+        # Rows of servers that could not be registered.
+        self.absent = {}
+
+    def reason(self, words):
+        if words not in self.reasons:
+            self.reasons.append(words)
+        return self.reasons.index(words) + 1
+
+    def register(self, server, proof):
+        what = f"{server.label}: registered, discovered, listed"
+        try:
+            self.line("Registration", what, None, f"{proof()} tools")
+        except Failed as failed:
+            server.id = None
+            self.absent[server.label] = f"not registered: {failed}"
+            self.line("Registration", what, str(failed))
+        # An empty row, until its cells come.
+        self.cells.setdefault(server.label, {})
 
     def cell(self, client, server, notes, failure=None):
-        self.cells[client, server] = "✗" if failure else "✓" + self.marks(notes)
-        mark = "✗" if failure else "✓"
+        number = f"✗ {self.reason(failure)}" if failure else ""
+        self.cells[server][client] = number or "✓" + self.marks(notes)
         say = f": {failure}" if failure else f" ({', '.join(sorted(notes))})" if notes else ""
-        print(f"{mark} {client} × {server}{say}", flush=True)
+        print(f"{'✗' if failure else '✓'} {client} × {server}{say}", flush=True)
         if failure:
             self.failures.append(f"{client} × {server}: {failure}")
+
+    def apart(self, client, server, words):
+        self.cells[server][client] = f"– {self.reason(words)}"
+        print(f"– {client} × {server}: {words}", flush=True)
 
     def marks(self, notes):
         # The letters follow the order of the list, whatever comes first.
@@ -55,8 +87,6 @@ class Report:
 
     def page(self):
         page = [HEAD]
-        if self.cells:
-            page += self.table()
         section = None
         for name, what, failure, note in self.lines:
             if name != section:
@@ -67,13 +97,18 @@ class Report:
             page += ["", "## What fails", ""] + [f"- {failure}" for failure in self.failures]
         return "\n".join(page) + "\n"
 
-    def table(self):
-        servers = list(dict.fromkeys(server for _, server in self.cells))
+    def compatibility(self):
         names = list(clients.CLIENTS)
         rows = ["| server | " + " | ".join(names) + " |", "|---|" + ":-:|" * len(names)]
-        for server in servers:
-            cells = [self.cells.get((client, server), "") for client in names]
-            rows.append(f"| {server} | " + " | ".join(cells) + " |")
-        notes = [f"- **{letter}** {NOTES[name]}" for name, letter in
-                 sorted(self.letters.items(), key=lambda pair: pair[1])]
-        return rows + [""] + notes
+        for server, cells in self.cells.items():
+            absent = self.absent.get(server)
+            empty = f"✗ {self.reason(absent)}" if absent else ""
+            rows.append(f"| {server} | " + " | ".join(cells.get(name, empty) for name in names) + " |")
+        letters = sorted(self.letters.items(), key=lambda pair: pair[1])
+        notes = [f"- **{letter}** {NOTES[name]}" for name, letter in letters]
+        numbers = [f"- **{at}** {one_line(words)}" for at, words in enumerate(self.reasons, 1)]
+        return "\n".join([TABLE, *rows, "", *notes, *numbers]) + "\n"
+
+
+def one_line(words):
+    return " ".join(words.split()).replace("|", "\\|")

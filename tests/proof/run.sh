@@ -6,7 +6,8 @@
 #   SHARED              the folder that holds rig/ and mcp-schema/ (../shared beside the checkout)
 #   BIN_DIR             where the programs are (target/debug)
 #   RIG_HOME            where the rig keeps what it installed (its own default)
-#   PROOF_OUT           the table that is written (docs/proof/peers.md)
+#   PROOF_OUT           the page of proofs that is written (docs/proof/peers.md)
+#   PROOF_TABLE         the table that is written (docs/compatibility.md)
 #   PROOF_KEEP=1        keep the working directory, with the log of every process
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,7 +21,7 @@ fi
 shared=$(cd "$shared" && pwd)
 built=$(cd "${BIN_DIR:-$root/target/debug}" && pwd)
 
-"$shared/rig/install.sh" servers python inspector
+"$shared/rig/install.sh" servers python inspector remote langchain pyservers
 # shellcheck source=/dev/null
 . "$shared/rig/env.sh"
 
@@ -42,4 +43,10 @@ trap finish EXIT
 # The rig's own environment has a JSON Schema validator, pinned with the rest.
 PYTHONDONTWRITEBYTECODE=1 "$RIG_HOME/venv/mcp1/bin/python" "$here/prove.py" \
     --rig "$shared/rig" --rig-home "$RIG_HOME" --schemas "$shared/mcp-schema" \
-    --bin "$bin" --work "$work" --out "${PROOF_OUT:-$root/docs/proof/peers.md}" "$@"
+    --bin "$bin" --work "$work" --out "${PROOF_OUT:-$root/docs/proof/peers.md}" \
+    --compatibility "${PROOF_TABLE:-$root/docs/compatibility.md}" --guide "$root/docs/guides/clients.md" "$@"
+
+# Asked for a part of it, that is all.
+if [ $# = 0 ]; then
+    BIN_DIR="$bin" SHARED="$shared" "$here/schemathesis.sh"
+fi

@@ -2,12 +2,22 @@
 
 import asyncio
 import json
+import os
 import sys
 import time
 
 from fastmcp import Client
-from fastmcp.client.transports import StreamableHttpTransport
+from fastmcp.client.transports import SSETransport, StdioTransport, StreamableHttpTransport
 from mcp import MCPError
+
+
+def transport(plan):
+    if plan["transport"] == "stdio":
+        command, *args = plan["command"]
+        env = {**os.environ, **plan.get("env", {})}
+        return StdioTransport(command, args, env=env, keep_alive=False)
+    kind = SSETransport if plan["transport"] == "sse" else StreamableHttpTransport
+    return kind(plan["url"], headers=plan["headers"])
 
 
 async def one(client, call):
@@ -35,8 +45,7 @@ async def one(client, call):
 
 
 async def main(plan):
-    transport = StreamableHttpTransport(plan["url"], headers=plan["headers"])
-    async with Client(transport, timeout=120) as client:
+    async with Client(transport(plan), timeout=120) as client:
         tools = await client.list_tools() if plan.get("list") else []
         calls = [one(client, call) for call in plan["calls"]]
         if plan.get("together"):

@@ -3,13 +3,35 @@ stdout, both JSON; see ../clients.py."""
 
 import asyncio
 import json
+import os
 import sys
 import time
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import httpx
-from mcp import ClientSession, McpError
+from mcp import ClientSession, McpError, StdioServerParameters
+from mcp.client.sse import sse_client
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+
+
+@asynccontextmanager
+async def transport(plan):
+    if plan["transport"] == "stdio":
+        command, *args = plan["command"]
+        env = {**os.environ, **plan.get("env", {})}
+        with open(os.devnull, "w") as nowhere:
+            program = StdioServerParameters(command=command, args=args, env=env)
+            async with stdio_client(program, errlog=nowhere) as (read, write):
+                yield read, write
+    elif plan["transport"] == "sse":
+        async with sse_client(plan["url"], headers=plan["headers"]) as (read, write):
+            yield read, write
+    else:
+        http = httpx.AsyncClient(headers=plan["headers"], timeout=httpx.Timeout(30, read=300))
+        async with http, streamable_http_client(plan["url"], http_client=http) as (read, write, _):
+            yield read, write
 
 
 async def one(session, call):
@@ -37,8 +59,7 @@ async def one(session, call):
 
 
 async def main(plan):
-    http = httpx.AsyncClient(headers=plan["headers"], timeout=httpx.Timeout(30, read=300))
-    async with http, streamable_http_client(plan["url"], http_client=http) as (read, write, _):
+    async with transport(plan) as (read, write):
         async with ClientSession(read, write) as session:
             started = await session.initialize()
             tools, cursor = [], None

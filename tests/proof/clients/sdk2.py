@@ -2,12 +2,32 @@
 
 import asyncio
 import json
+import os
 import sys
 import time
+from contextlib import asynccontextmanager
 
 import httpx2
-from mcp import Client, MCPError
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.sse import sse_client
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+
+
+@asynccontextmanager
+async def transport(plan):
+    if plan["transport"] == "stdio":
+        command, *args = plan["command"]
+        env = {**os.environ, **plan.get("env", {})}
+        with open(os.devnull, "w") as nowhere:
+            program = StdioServerParameters(command=command, args=args, env=env)
+            yield stdio_client(program, errlog=nowhere)
+    elif plan["transport"] == "sse":
+        yield sse_client(plan["url"], headers=plan["headers"])
+    else:
+        http = httpx2.AsyncClient(headers=plan["headers"], timeout=httpx2.Timeout(30, read=300))
+        async with http:
+            yield streamable_http_client(plan["url"], http_client=http)
 
 
 async def one(client, call):
@@ -35,10 +55,8 @@ async def one(client, call):
 
 
 async def main(plan, mode):
-    http = httpx2.AsyncClient(headers=plan["headers"], timeout=httpx2.Timeout(30, read=300))
-    async with http:
-        transport = streamable_http_client(plan["url"], http_client=http)
-        async with Client(transport, mode=mode) as client:
+    async with transport(plan) as streams:
+        async with Client(streams, mode=mode) as client:
             tools, cursor = [], None
             while plan.get("list"):
                 page = await client.list_tools(cursor=cursor)
