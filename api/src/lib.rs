@@ -1,9 +1,12 @@
 //! The HTTP node: parse, call one use case, render.
 
 pub mod caller;
+pub mod console;
+mod docs;
 pub mod gateway;
 pub mod guard;
 pub mod http;
+pub mod listen;
 pub mod paths;
 pub mod problem;
 
@@ -14,10 +17,13 @@ use axum::{
     Router,
     extract::{MatchedPath, Request},
     middleware,
-    serve::ListenerExt,
 };
+use domain::limits;
+use ipnet::IpNet;
 use tokio::net::TcpListener;
-use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
+use tower_http::{
+    catch_panic::CatchPanicLayer, timeout::RequestBodyTimeoutLayer, trace::TraceLayer,
+};
 use tracing::Span;
 use url::Url;
 use utoipa::OpenApi;
@@ -39,6 +45,8 @@ pub struct NodeSettings {
     pub public_url: Url,
     /// `host[:port]` values of Host besides the public URL's that are ours too.
     pub allowed_hosts: Vec<String>,
+    /// Networks whose `X-Forwarded-For` says who asks.
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 impl axum::extract::FromRef<Api> for Ctx {
@@ -57,13 +65,17 @@ impl axum::extract::FromRef<Api> for Ctx {
     modifiers(&Bearer),
     // The sets of refusals refer to it by name, and bring no schema along.
     components(schemas(problem::ProblemBody)),
-    security(("bearer" = []))
+    security(("bearer" = []), ("session" = []))
 )]
 struct Document;
 
 /// The JSON API with its OpenAPI document.
 fn json_api() -> (Router<Api>, utoipa::openapi::OpenApi) {
-    OpenApiRouter::with_openapi(Document::openapi()).merge(http::routes()).split_for_parts()
+    let (routes, mut document) =
+        OpenApiRouter::with_openapi(Document::openapi()).merge(http::routes()).split_for_parts();
+    http::idempotency::describe(&mut document);
+    http::name_operations(&mut document);
+    (routes, document)
 }
 
 /// The OpenAPI 3.1 document of this version.
@@ -75,13 +87,25 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 /// Everything that this node answers. The tests use it too.
 pub fn router(api: Api) -> Router {
     let (json, _) = json_api();
-    json.merge(gateway::routes())
+    // How a request ended is said by `guard::stamp`, which knows its id.
+    let trace = TraceLayer::new_for_http()
+        .make_span_with(span)
+        .on_request(())
+        .on_response(())
+        .on_failure(());
+    let once = middleware::from_fn_with_state(api.clone(), http::idempotency::once);
+    json.route_layer(once)
+        .merge(docs::routes())
+        .merge(gateway::routes())
+        .merge(console::routes())
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::no_such_route)
         .layer(CatchPanicLayer::custom(problem::panicked))
+        .layer(RequestBodyTimeoutLayer::new(limits::CLIENT_BODY_MS.millis()))
         .layer(middleware::from_fn_with_state(api.clone(), guard::check_host_and_origin))
+        .layer(middleware::from_fn(console::in_words))
         .layer(middleware::from_fn(guard::stamp))
-        .layer(TraceLayer::new_for_http().make_span_with(span))
+        .layer(trace)
         .with_state(api)
 }
 
@@ -97,9 +121,6 @@ pub async fn serve(
     listener: TcpListener,
     api: Api,
     draining: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    // Else an event waits until the one before it was acknowledged, 40 ms on Linux. A connection that
-    // cannot be set so still works.
-    let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
-    axum::serve(listener, router(api)).with_graceful_shutdown(draining).await
+) {
+    listen::serve(listener, router(api), listen::Patience::default(), draining).await;
 }

@@ -3,21 +3,33 @@
 pub const HEALTHZ: &str = "/healthz";
 pub const READYZ: &str = "/readyz";
 pub const OPENAPI: &str = "/api/openapi.json";
+pub const DOCS: &str = "/api/docs";
+pub const DOCS_STYLE: &str = "/api/docs.css";
+pub const ERROR_PAGE: &str = "/docs/errors/{page}";
 
+pub const LOGIN: &str = "/api/t/{tenant}/login";
+pub const LOGOUT: &str = "/api/logout";
 pub const ME: &str = "/api/me";
 pub const TENANT: &str = "/api/tenant";
+pub const VARIABLES: &str = "/api/tenant/variables";
+pub const VARIABLE: &str = "/api/tenant/variables/{name}";
 pub const USERS: &str = "/api/users";
 pub const USER: &str = "/api/users/{user}";
 pub const TOKENS: &str = "/api/tokens";
 pub const TOKEN: &str = "/api/tokens/{token}";
 
 pub const SERVERS: &str = "/api/mcp/servers";
+pub const SERVERS_IMPORT: &str = "/api/mcp/servers/import";
+pub const SERVERS_EXPORT: &str = "/api/mcp/servers/export";
+pub const STDIO_PROGRAMS: &str = "/api/mcp/stdio-programs";
 pub const SERVER: &str = "/api/mcp/servers/{server}";
 pub const SERVER_STATUS: &str = "/api/mcp/servers/{server}/status";
 pub const SERVER_TEST: &str = "/api/mcp/servers/{server}/test";
+pub const SERVER_INSPECT: &str = "/api/mcp/servers/{server}/inspect";
 pub const SERVER_TOOLS: &str = "/api/mcp/servers/{server}/tools";
 pub const SERVER_TOOLS_REFRESH: &str = "/api/mcp/servers/{server}/tools/refresh";
 pub const SERVER_TOOL: &str = "/api/mcp/servers/{server}/tools/{tool}";
+pub const SERVER_TOOL_APPROVE: &str = "/api/mcp/servers/{server}/tools/{tool}/approve";
 
 pub const PROJECTS: &str = "/api/projects";
 pub const PROJECT: &str = "/api/projects/{project}";
@@ -38,3 +50,14 @@ pub const PERMISSION_GRANT: &str = "/api/permission-grants/{grant}";
 pub const GATEWAY: &str = "/mcp";
 pub const GATEWAY_SESSION: &str = "/mcp/{session}";
 pub const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource";
+
+// Pages.
+pub const HOME: &str = "/";
+pub const SIGN_IN: &str = "/sign-in";
+pub const TENANT_SIGN_IN: &str = "/t/{tenant}/sign-in";
+pub const SIGN_OUT: &str = "/sign-out";
+pub const SERVERS_PAGE: &str = "/servers";
+pub const QUESTIONS: &str = "/questions";
+pub const QUESTION_PAGE: &str = "/questions/{request}";
+pub const STYLESHEET: &str = "/assets/console.css";
+pub const ICON: &str = "/assets/icon.svg";

@@ -22,7 +22,7 @@ impl From<Error> for Problem {
 }
 
 /// The body of every error answer (RFC 9457), media type `application/problem+json`.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProblemBody {
     /// The page that explains the code.
@@ -84,6 +84,9 @@ pub enum BadQuery {
 /// For the OpenAPI document, of a route that takes a body.
 #[derive(Debug, utoipa::IntoResponses)]
 pub enum BadBody {
+    /// The body did not arrive in time.
+    #[response(status = 408, content_type = PROBLEM_JSON)]
+    Late(ProblemBody),
     /// The body is too large.
     #[response(status = 413, content_type = PROBLEM_JSON)]
     TooLarge(ProblemBody),
@@ -93,6 +96,22 @@ pub enum BadBody {
     /// The body does not fit.
     #[response(status = 422, content_type = PROBLEM_JSON)]
     Invalid(ProblemBody),
+}
+
+/// For the OpenAPI document, of a route that takes so many attempts and then makes one wait.
+#[derive(Debug, utoipa::IntoResponses)]
+pub enum TooMany {
+    /// Too many attempts: `Retry-After` says when there is another.
+    #[response(status = 429, content_type = PROBLEM_JSON)]
+    Limited(ProblemBody),
+}
+
+/// For the OpenAPI document, of a route that makes calls.
+#[derive(Debug, utoipa::IntoResponses)]
+pub enum Busy {
+    /// This node holds as many calls as it can.
+    #[response(status = 429, content_type = PROBLEM_JSON)]
+    Limited(ProblemBody),
 }
 
 /// For the OpenAPI document, of a route that asks an MCP server.
@@ -110,7 +129,7 @@ pub enum Upstream {
 #[must_use]
 pub fn status(code: Code) -> StatusCode {
     match code {
-        Code::InvalidInput => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::InvalidInput | Code::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::PermissionDenied
         | Code::Denied
@@ -157,7 +176,7 @@ impl IntoResponse for Problem {
 pub fn render(error: &Error, status: StatusCode) -> Response {
     let request_id = crate::guard::request_id();
     if status.is_server_error() {
-        tracing::error!(code = %error.code, request_id, error = error as &dyn std::error::Error, "request failed");
+        tracing::error!(code = %error.code, request_id, error = error as &dyn std::error::Error, "something failed");
     } else {
         tracing::debug!(code = %error.code, request_id, detail = %error.public, "request refused");
     }
@@ -170,7 +189,9 @@ pub fn render(error: &Error, status: StatusCode) -> Response {
         request_id,
         details: error.details.clone(),
     };
-    let mut response = (status, Json(body)).into_response();
+    let mut response = (status, Json(&body)).into_response();
+    // A page says it in words.
+    response.extensions_mut().insert(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
     if let Retry::After(wait) = error.retry {

@@ -77,7 +77,7 @@ async fn a_redirect_leads_nowhere() {
             gateway.peer.answer("echo", Answer::redirect(status, &url));
             let reply = gateway.modern("tools/call", r#"{"name":"mcp__demo__echo"}"#).await;
             let result = reply.json();
-            let code = &result["result"]["structuredContent"]["error"]["code"];
+            let code = &result["result"]["_meta"]["bailiwick/error"]["error"]["code"];
             assert_eq!(code, "UPSTREAM_FORMAT", "{status} {url}: {result}");
         }
     }

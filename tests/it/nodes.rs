@@ -19,6 +19,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Another process on the same database.
 fn another(world: &World) -> Ctx {
+    patient(world, world.ctx.permission_wait)
+}
+
+/// The same, that holds callers for this long while a person is asked.
+pub(crate) fn patient(world: &World, permission_wait: Duration) -> Ctx {
     let ctx = &world.ctx;
     Ctx::from(Parts {
         db: ctx.db.clone(),
@@ -31,7 +36,8 @@ fn another(world: &World) -> Ctx {
         signals: app::Signals::default(),
         definitions: app::definitions::DefinitionCache::default(),
         url_rules: ctx.url_rules.clone(),
-        permission_wait: ctx.permission_wait,
+        stdio: ctx.stdio.clone(),
+        permission_wait,
         draining: CancellationToken::new(),
         stopping: CancellationToken::new(),
         tasks: TaskTracker::new(),

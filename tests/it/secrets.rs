@@ -29,6 +29,7 @@ async fn secrets_appear_nowhere() {
     journey.odd_requests().await;
     journey.failing_calls().await;
     journey.questions().await;
+    journey.sign_in().await;
 
     let secrets = journey.secrets();
     journey.answers_hold_none_of(&secrets);
@@ -53,7 +54,7 @@ async fn dump(house: &House, options: &[&str]) -> Vec<u8> {
     let url = house.address().url("bailiwick", "postgres");
     let output = Command::new("pg_dump").args(options).arg(url).output().await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for schema in ["CREATE SCHEMA apalis", "permission_requests", "audit_events"] {
+    for schema in ["CREATE SCHEMA apalis", "permission_requests", "audit_events", "web_sessions"] {
         assert!(String::from_utf8_lossy(&output.stdout).contains(schema), "no {schema}");
     }
     output.stdout

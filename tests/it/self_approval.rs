@@ -28,6 +28,8 @@ enum Fate {
     Writes,
     /// Done with `api:write` and `admin`, 403 otherwise.
     Configures,
+    /// Answered so, whatever the token: it is not looked at.
+    Open(u16),
 }
 
 struct Attempt {
@@ -168,7 +170,9 @@ impl Stage {
                 WHERE policy <> 'deny' AND server_id = ANY($2)
             UNION ALL SELECT 'usable ' || server_id || tool_id FROM mcp_tools
                 WHERE enabled AND pin = 'approved' AND server_id = ANY($2)
-            UNION ALL SELECT 'may approve ' || token_id FROM api_tokens WHERE 'approve' = ANY(scopes)";
+            UNION ALL SELECT 'may approve ' || token_id FROM api_tokens WHERE 'approve' = ANY(scopes)
+            UNION ALL SELECT 'signed in ' || web_session_id FROM web_sessions
+            UNION ALL SELECT 'can sign in ' || user_id FROM users WHERE password_hash IS NOT NULL";
         let sessions: Vec<uuid::Uuid> =
             [&self.narrow, &self.asking].map(|id| id.parse().unwrap()).to_vec();
         let servers = vec![self.selected.clone(), self.other.clone()];
@@ -191,14 +195,18 @@ async fn no_token_that_can_call_can_permit() {
         for attempt in attempts(&stage) {
             let Attempt { method, route, path, body, fate } = attempt;
             let done = match fate {
-                Fate::Never => false,
+                Fate::Never | Fate::Open(_) => false,
                 Fate::Writes => kind >= 1,
                 Fate::Configures => kind >= 2,
             };
             let before = stage.facts().await;
             let (status, answer) = stage.send(method.clone(), &token, &path, &body).await;
             let what = format!("{scopes}: {method} {route} {body}: {status} {answer}");
-            let fits = if done { (200..300).contains(&status) } else { status == 403 };
+            let fits = match fate {
+                Fate::Open(expected) => status == expected,
+                _ if done => (200..300).contains(&status),
+                _ => status == 403,
+            };
             if !fits {
                 wrong.push(format!("{what}; expected: done = {done}"));
             }
@@ -235,11 +243,13 @@ async fn every_unsafe_route_is_attempted() {
 /// In an order in which the earlier ones take nothing away from the later ones.
 #[expect(clippy::too_many_lines, reason = "a table: one line an attempt")]
 fn attempts(stage: &Stage) -> Vec<Attempt> {
-    use Fate::{Configures, Never, Writes};
+    use Fate::{Configures, Never, Open, Writes};
     let mut list = Vec::new();
     let mut attempt = |method: Method, route: &'static str, body: Value, fate: Fate| {
         let path = route
+            .replace("{tenant}", "acme")
             .replace("{server}", "selected")
+            .replace("{name}", "KEY")
             .replace("{grant}", &stage.grant)
             .replace("{request}", &stage.request)
             .replace("{project}", &stage.project)
@@ -313,6 +323,10 @@ fn attempts(stage: &Stage) -> Vec<Attempt> {
     attempt(Method::POST, "/api/tokens", both, Writes);
     attempt(Method::DELETE, "/api/tokens/{token}", Value::Null, Writes);
 
+    // Whoever knows a password is that person; a token knows none.
+    let guess = json!({ "email": stage.ann.email, "password": "a guess" });
+    attempt(Method::POST, "/api/t/{tenant}/login", guess, Open(401));
+    attempt(Method::POST, "/api/logout", Value::Null, Open(204));
     // A person can approve, or raise one who does.
     let person =
         json!({ "email": "eve@acme.test", "role": "superadmin", "password": "long enough" });
@@ -330,8 +344,21 @@ fn attempts(stage: &Stage) -> Vec<Attempt> {
     ] {
         attempt(Method::PUT, "/api/mcp/servers/{server}/tools/{tool}", body, Never);
     }
+    let release = json!({ "definitionHash": "0".repeat(64) });
+    attempt(Method::POST, "/api/mcp/servers/{server}/tools/{tool}/approve", release, Never);
     attempt(Method::POST, "/api/mcp/servers", stage.form("third"), Configures);
+    let entries = json!({ "imported": { "url": stage.peer.url() } });
+    let import = json!({ "mcpServers": entries });
+    attempt(Method::POST, "/api/mcp/servers/import", import, Configures);
+    let variable = json!({ "value": "v", "hosts": ["127.0.0.1"] });
+    attempt(Method::PUT, "/api/tenant/variables/{name}", variable, Configures);
+    attempt(Method::DELETE, "/api/tenant/variables/{name}", Value::Null, Configures);
     attempt(Method::PUT, "/api/mcp/servers/{server}", stage.form("selected"), Configures);
+    // The Inspector asks nobody, so it is for those alone who may approve.
+    for tool in ["echo", "denied", "off", "nothing"] {
+        let body = json!({ "sessionId": stage.asking, "toolName": tool, "input": {} });
+        attempt(Method::POST, "/api/mcp/servers/{server}/inspect", body, Never);
+    }
     attempt(Method::POST, "/api/mcp/servers/{server}/test", Value::Null, Writes);
     attempt(Method::POST, "/api/mcp/servers/{server}/tools/refresh", Value::Null, Configures);
     for enabled in [false, true] {

@@ -281,7 +281,7 @@ async fn the_operator_works_beside_a_running_service_and_a_person_calls_a_tool()
     let denied = place.run(&[&call[..], &["deny"]].concat());
     assert_eq!(denied.status.code(), Some(1));
     let denied: Value = serde_json::from_slice(&denied.stdout).unwrap();
-    assert_eq!(denied["result"]["structuredContent"]["error"]["code"], "PERMISSION_DENIED");
+    assert_eq!(denied["result"]["_meta"]["bailiwick/error"]["error"]["code"], "PERMISSION_DENIED");
     assert_eq!(peer.calls().len(), 1, "the server never heard of it");
     up.stop();
 }

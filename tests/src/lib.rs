@@ -6,7 +6,11 @@
     reason = "the harness is test code: a panic is how it says no"
 )]
 
+pub mod browser;
+pub mod children;
+pub mod conformance;
 pub mod peer;
 pub mod questions;
+pub mod sse_peer;
 pub mod upstream;
 pub mod world;

@@ -1,6 +1,6 @@
 //! Questions as the broker asks them, for tests that need no server behind them.
 
-use app::permissions::NewQuestion;
+use app::permissions::{NewQuestion, Subject};
 use domain::{
     ids::{ExecutionId, PermissionRequestId, ServerId, SessionId, TokenId, ToolId},
     json::Sha256Digest,
@@ -24,9 +24,9 @@ pub fn question(person: &Person, session: SessionId, tool: &str, input: &str) ->
         server: ServerId::from(SERVER),
         server_name: "Weather".to_owned(),
         tool: ToolId::from(tool),
-        original_name: tool.to_owned(),
+        subject: Subject::Tool(tool.to_owned()),
         resource: format!("{SERVER}/{tool}"),
-        definition_hash: Sha256Digest::of(tool.as_bytes()),
+        definition_hash: Some(Sha256Digest::of(tool.as_bytes())),
         input_digest: Sha256Digest::of(input.as_bytes()),
         input: input.to_owned(),
     }

@@ -20,7 +20,7 @@ use domain::{
     Role, Scopes, Timestamp,
     ids::{NodeId, TenantId, UserId},
     limits,
-    server::UrlRules,
+    server::{UrlRules, stdio::StdioMode},
 };
 use http::Method;
 use outbound::{
@@ -28,6 +28,7 @@ use outbound::{
     egress::{AllowRule, EgressRules},
     http::{GuardedHttp, HttpOptions},
     mcp::McpClients,
+    stdio::{Stdio, StdioRules},
 };
 use reqwest::StatusCode;
 use secrecy::ExposeSecret;
@@ -83,21 +84,30 @@ impl World {
         Self::with_clock(Clock::fixed(at)).await
     }
 
+    /// Where the operator permits these programs.
+    pub async fn with_stdio(stdio: StdioMode) -> Self {
+        Self::make(Clock::System, stdio).await
+    }
+
     async fn with_clock(clock: Clock) -> Self {
+        Self::make(clock, StdioMode::Off).await
+    }
+
+    async fn make(clock: Clock, stdio: StdioMode) -> Self {
         let database = Database::create().await;
         let dir = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let url = Url::parse(&format!("http://{address}/")).unwrap();
 
-        let ctx = ctx(&database, clock, address, dir.path());
-        let node = NodeSettings { public_url: url.clone(), allowed_hosts: Vec::new() };
-        let router = api::router(Api { ctx: ctx.clone(), node: Arc::new(node) });
+        let ctx = ctx(&database, clock, stdio, address, dir.path());
+        // Tests say by X-Forwarded-For who asks.
+        let trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+        let node =
+            NodeSettings { public_url: url.clone(), allowed_hosts: Vec::new(), trusted_proxies };
+        let api = Api { ctx: ctx.clone(), node: Arc::new(node) };
         let stopping = ctx.stopping.clone();
-        let serving = tokio::spawn(async move {
-            let service = axum::serve(listener, router);
-            service.with_graceful_shutdown(stopping.cancelled_owned()).await.unwrap();
-        });
+        let serving = tokio::spawn(api::serve(listener, api, stopping.cancelled_owned()));
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         Self { ctx, url, database, client, serving, _dir: dir }
     }
@@ -204,7 +214,13 @@ impl Drop for World {
 }
 
 /// Everything real; only this machine's loopback may be reached.
-fn ctx(database: &Database, clock: Clock, ours: SocketAddr, dir: &std::path::Path) -> Ctx {
+fn ctx(
+    database: &Database,
+    clock: Clock,
+    stdio: StdioMode,
+    ours: SocketAddr,
+    dir: &std::path::Path,
+) -> Ctx {
     let loopback = "127.0.0.0/8".parse().unwrap();
     let egress = EgressRules { allow: vec![AllowRule::Network(loopback)], own: vec![ours] };
     let http = GuardedHttp::new(egress, &HttpOptions::default()).unwrap();
@@ -212,18 +228,29 @@ fn ctx(database: &Database, clock: Clock, ours: SocketAddr, dir: &std::path::Pat
         db: Db::connect_lazy(&database.app_url, 8).unwrap(),
         clock,
         vault: Vault::new(&ENCRYPTION_KEY.to_owned().into()).unwrap(),
-        mcp: McpClients::new(http),
+        mcp: McpClients::new(http, Stdio::new(stdio_rules(&stdio))),
         blobs: Blobs::at(&Url::from_directory_path(dir).unwrap()).unwrap(),
         admission: Admission::local(),
         node: NodeId(Uuid::new_v4()),
         signals: app::Signals::default(),
         definitions: app::definitions::DefinitionCache::default(),
         url_rules: UrlRules { hosts: Vec::new(), networks: vec![loopback] },
+        stdio,
         permission_wait: limits::PERMISSION_WAIT_SECONDS.seconds(),
         draining: CancellationToken::new(),
         stopping: CancellationToken::new(),
         tasks: TaskTracker::new(),
     })
+}
+
+/// Behind whatever wall works here; listed programs can be read wherever they lie.
+fn stdio_rules(mode: &StdioMode) -> StdioRules {
+    let programs = match mode {
+        StdioMode::Allowlist(programs) => programs.as_slice(),
+        StdioMode::Off | StdioMode::Any => &[],
+    };
+    let readable_paths = programs.iter().map(|program| (&program.command).into()).collect();
+    StdioRules { mode: mode.clone(), readable_paths, ..StdioRules::default() }
 }
 
 async fn pool(url: &str, connections: u32) -> PgPool {

@@ -54,6 +54,7 @@ impl Outcome {
             | Code::Unauthenticated
             | Code::Denied
             | Code::PermissionAlreadyResolved
+            | Code::IdempotencyKeyReused
             | Code::SessionArchived
             | Code::BuiltIn => Self::GiveUp,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use app::{Ctx, broker, housekeeping, permissions, tick::Tick};
+use app::{Ctx, broker, housekeeping, idempotency, permissions, tick::Tick};
 use domain::{Error, limits};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -29,6 +29,16 @@ pub const TICKS: &[Tick] = &[
         name: "forget-calls",
         period: HOUR,
         work: |ctx| Box::pin(async move { housekeeping::forget_calls(&ctx).await }),
+    },
+    Tick {
+        name: "forget-sign-ins",
+        period: HOUR,
+        work: |ctx| Box::pin(async move { housekeeping::forget_sign_ins(&ctx).await }),
+    },
+    Tick {
+        name: "forget-idempotency-keys",
+        period: HOUR,
+        work: |ctx| Box::pin(async move { idempotency::forget_old(&ctx).await }),
     },
     Tick {
         name: "forget-records",

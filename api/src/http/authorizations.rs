@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::{
     id::Id,
     page::{Filters, List, Page, PageQuery},
+    terms,
 };
 use crate::{
     Api,
@@ -40,14 +41,14 @@ pub struct PermissionAuthorization {
     pub action: String,
     pub resource: String,
     /// The session's mode at that moment.
-    #[schema(value_type = String, example = "ask_for_dangerous")]
+    #[schema(value_type = terms::ApprovalMode)]
     pub approval_mode: ApprovalMode,
     /// `allowed` or `denied`.
     #[schema(value_type = String, example = "allowed")]
     pub outcome: Outcome,
     /// `always_allow`, `policy_allow`, `existing_grant`, `user_once`, `user_grant`, `user_deny`,
     /// `policy_deny` or `inspector`.
-    #[schema(value_type = String, example = "user_once")]
+    #[schema(value_type = terms::Source)]
     pub source: AuthorizationSource,
     pub permission_epoch_id: Uuid,
     pub permission_grant_id: Option<Uuid>,

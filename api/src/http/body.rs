@@ -28,6 +28,27 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
+/// The parsed body of a request that may have none: then it is the default.
+#[derive(Debug)]
+pub struct Maybe<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for Maybe<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Response> {
+        let json = is_json(&request);
+        let bytes = read(request, limits::REQUEST_BODY_BYTES.size()).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        if !json {
+            let error = Error::new(Code::InvalidInput, "the body must be application/json");
+            return Err(problem::render(&error, StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+        parse(&bytes).map(Self).map_err(|error| Problem(error).into_response())
+    }
+}
+
 /// For a member that may be absent, null or a value: with `#[serde(default, deserialize_with)]`, the
 /// outer `None` is absent and the inner one null.
 pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
@@ -50,14 +71,39 @@ pub(crate) fn is_json(request: &Request) -> bool {
 
 /// The whole body, at most `most` bytes.
 pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Response> {
-    axum::body::to_bytes(request.into_body(), most).await.map_err(|_| {
-        let error =
-            Error::new(Code::InvalidInput, format!("the body must have at most {most} bytes"));
-        problem::render(&error, StatusCode::PAYLOAD_TOO_LARGE)
+    collect(request.into_body(), most).await
+}
+
+/// The whole of `body`, at most `most` bytes. What breaks off or pauses too long is 408: a client that
+/// still listens may send it again.
+pub(crate) async fn collect(body: axum::body::Body, most: usize) -> Result<Bytes, Response> {
+    axum::body::to_bytes(body, most).await.map_err(|error| {
+        if is_too_long(&error) {
+            let error =
+                Error::new(Code::InvalidInput, format!("the body must have at most {most} bytes"));
+            return problem::render(&error, StatusCode::PAYLOAD_TOO_LARGE);
+        }
+        let error = Error::new(Code::InvalidInput, "the body did not arrive").because(error);
+        problem::render(&error, StatusCode::REQUEST_TIMEOUT)
     })
 }
 
+fn is_too_long(error: &axum::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    // A struct of serde takes an array, too, its members in their order.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Error::new(Code::InvalidInput, "the body must be a JSON object"));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let words = words(error.inner());

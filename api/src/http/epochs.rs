@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
-use super::id::Id;
+use super::{id::Id, terms};
 use crate::{
     Api,
     caller::{Approving, Authenticated},
@@ -26,7 +26,7 @@ pub struct PermissionEpoch {
     pub id: Uuid,
     pub session_id: Uuid,
     /// `session_created`, `decision`, `mode_changed`, `grant_revoked` or `rotated`.
-    #[schema(value_type = String, example = "decision")]
+    #[schema(value_type = terms::Reason)]
     pub reason: EpochReason,
     #[schema(value_type = chrono::DateTime<chrono::Utc>)]
     pub created_at: Timestamp,

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::{
     id::{Id, Ids},
     page::{Filters, List, Page, PageQuery},
+    terms,
 };
 use crate::{
     Api,
@@ -43,11 +44,13 @@ pub struct InvocationView {
     pub tool_id: Option<String>,
     pub asked_name: String,
     /// `run`, `gateway` or `inspector`.
+    #[schema(value_type = terms::CallOrigin)]
     pub origin: &'static str,
     pub run_id: Option<Uuid>,
     pub execution_id: Uuid,
     pub tool_call_id: String,
     /// `waiting`, `queued`, `running`, `succeeded`, `failed` or `cancelled`.
+    #[schema(value_type = terms::CallStatus)]
     pub status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<InvocationError>,
@@ -126,8 +129,10 @@ struct FilterQuery {
     source_id: Option<String>,
     tool_id: Option<String>,
     /// `waiting`, `queued`, `running`, `succeeded`, `failed` or `cancelled`.
+    #[param(value_type = Option<terms::CallStatus>)]
     status: Option<String>,
     /// `run`, `gateway` or `inspector`.
+    #[param(value_type = Option<terms::CallOrigin>)]
     origin: Option<String>,
 }
 

@@ -22,6 +22,7 @@ use super::{
     id::Id,
     page::{Filters, List, Page, PageQuery},
     permission_grants::PermissionGrant,
+    terms,
 };
 use crate::{
     Api,
@@ -41,7 +42,7 @@ pub struct PermissionRequest {
     pub id: Uuid,
     pub session_id: Uuid,
     /// `pending`, `allowed`, `denied` or `cancelled`.
-    #[schema(value_type = String, example = "pending")]
+    #[schema(value_type = terms::QuestionState)]
     pub state: RequestState,
     pub action: String,
     pub resource: String,
@@ -51,7 +52,7 @@ pub struct PermissionRequest {
     /// What else `allow_matching` would allow.
     pub example: String,
     /// Who waits for the answer: `run`, `inspector`, `gateway`, `plan` or `host`.
-    #[schema(value_type = String, example = "gateway")]
+    #[schema(value_type = terms::Owner)]
     pub owner_kind: OwnerKind,
     pub execution_id: Uuid,
     pub tool_call_id: String,
@@ -112,7 +113,7 @@ impl From<Question> for PermissionRequest {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DecisionForm {
     /// `allow_once`, `allow_matching` or `deny`.
-    #[schema(value_type = String, example = "allow_once")]
+    #[schema(value_type = terms::Decision)]
     pub decision: Decision,
 }
 
@@ -155,7 +156,7 @@ struct RequestQuery {
     #[param(value_type = Option<Uuid>)]
     session_id: Option<SessionId>,
     /// `pending`, `allowed`, `denied` or `cancelled`.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<terms::QuestionState>)]
     state: Option<RequestState>,
 }
 

@@ -63,6 +63,7 @@ impl From<projects::Project> for Project {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectForm {
     /// 1 to 200 characters.
+    #[schema(min_length = 1, max_length = 200)]
     pub title: String,
     /// Left out or null inherits. Servers beyond the tenant's selection need the scope `approve`.
     #[schema(value_type = Option<Vec<String>>)]
@@ -73,6 +74,7 @@ pub struct ProjectForm {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectPatch {
+    #[schema(min_length = 1, max_length = 200)]
     pub title: Option<String>,
     /// Null inherits. Whatever widens the selection needs the scope `approve`.
     #[serde(default, deserialize_with = "given")]

@@ -18,6 +18,7 @@ use super::{
     body::{Body, given},
     id::Id,
     page::{List, Page, PageQuery},
+    terms,
 };
 use crate::{
     Api,
@@ -39,7 +40,7 @@ pub struct Session {
     pub project_id: Option<Uuid>,
     pub owner_user_id: Uuid,
     /// `ask_for_dangerous` or `always_allow`.
-    #[schema(value_type = String, example = "ask_for_dangerous")]
+    #[schema(value_type = terms::ApprovalMode)]
     pub approval_mode: ApprovalMode,
     /// Null inherits the project's selection, else the tenant's.
     pub enabled_source_ids: Option<Vec<String>>,
@@ -70,6 +71,7 @@ impl From<sessions::Session> for Session {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionForm {
     /// 1 to 200 characters.
+    #[schema(min_length = 1, max_length = 200)]
     pub title: Option<String>,
     #[schema(value_type = Option<Uuid>)]
     pub project_id: Option<ProjectId>,
@@ -77,7 +79,7 @@ pub struct SessionForm {
     #[schema(value_type = Option<Vec<String>>)]
     pub enabled_source_ids: Option<Vec<ServerId>>,
     /// `always_allow` needs the scope `approve`.
-    #[schema(value_type = Option<String>, example = "ask_for_dangerous")]
+    #[schema(value_type = Option<terms::ApprovalMode>)]
     pub approval_mode: Option<ApprovalMode>,
 }
 
@@ -85,6 +87,7 @@ pub struct SessionForm {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionPatch {
+    #[schema(min_length = 1, max_length = 200)]
     pub title: Option<String>,
     /// Null takes it out of its project.
     #[serde(default, deserialize_with = "given")]
@@ -95,7 +98,7 @@ pub struct SessionPatch {
     #[schema(value_type = Option<Vec<String>>)]
     pub enabled_source_ids: Option<Option<Vec<ServerId>>>,
     /// Stands alone, and needs the scope `approve`.
-    #[schema(value_type = Option<String>, example = "always_allow")]
+    #[schema(value_type = Option<terms::ApprovalMode>)]
     pub approval_mode: Option<ApprovalMode>,
 }
 

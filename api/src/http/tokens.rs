@@ -2,7 +2,7 @@
 
 use app::{Ctx, tokens::NewToken};
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Query, State, rejection::QueryRejection},
     http::StatusCode,
 };
@@ -20,7 +20,9 @@ use crate::{
     http::{
         body::Body,
         id::Id,
+        idempotency::GivenOnce,
         page::{List, Page, PageQuery},
+        terms,
     },
     paths,
     problem::{BadBody, BadQuery, Missing, Problem, Refused},
@@ -39,7 +41,7 @@ pub struct Token {
     #[schema(value_type = uuid::Uuid)]
     pub user_id: UserId,
     pub name: String,
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<terms::Scope>)]
     pub scopes: Scopes,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
@@ -91,9 +93,10 @@ pub struct MintedToken {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TokenForm {
+    #[schema(min_length = 1, max_length = 200)]
     pub name: String,
     /// A subset of the maker's; `approve` never with `mcp:call`.
-    #[schema(value_type = Vec<String>, example = json!(["mcp:call", "api:read"]))]
+    #[schema(value_type = Vec<terms::Scope>, example = json!(["mcp:call", "api:read"]), min_items = 1)]
     pub scopes: Vec<Scope>,
     #[schema(value_type = Option<Vec<String>>)]
     pub sources: Option<Vec<ServerId>>,
@@ -135,7 +138,7 @@ async fn create(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
     Body(form): Body<TokenForm>,
-) -> Result<(StatusCode, Json<MintedToken>), Problem> {
+) -> Result<(StatusCode, Extension<GivenOnce>, Json<MintedToken>), Problem> {
     let new = NewToken {
         name: form.name,
         scopes: Scopes::new(form.scopes)?,
@@ -147,7 +150,7 @@ async fn create(
         token: minted.secret.expose_secret().to_owned(),
         properties: minted.token.into(),
     };
-    Ok((StatusCode::CREATED, Json(body)))
+    Ok((StatusCode::CREATED, Extension(GivenOnce), Json(body)))
 }
 
 /// Ends a token: the caller's own, or for admins one of somebody below them. Idempotent.

@@ -18,6 +18,7 @@ use crate::{
         body::Body,
         id::Id,
         page::{List, Page, PageQuery},
+        terms,
     },
     paths,
     problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused},
@@ -35,10 +36,10 @@ pub struct User {
     pub id: UserId,
     pub email: String,
     /// `member`, `admin` or `superadmin`.
-    #[schema(value_type = String, example = "member")]
+    #[schema(value_type = terms::Role)]
     pub role: Role,
     /// `active` or `disabled`.
-    #[schema(value_type = String, example = "active")]
+    #[schema(value_type = terms::UserState)]
     pub status: UserStatus,
     #[schema(value_type = chrono::DateTime<chrono::Utc>)]
     pub created_at: Timestamp,
@@ -61,10 +62,10 @@ impl From<app::users::User> for User {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UserForm {
     pub email: String,
-    #[schema(value_type = String, example = "member")]
+    #[schema(value_type = terms::Role)]
     pub role: Role,
     /// 8 to 1024 characters; left out: no local sign-in.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, min_length = 8, max_length = 1024)]
     pub password: Option<SecretString>,
 }
 
@@ -72,9 +73,9 @@ pub struct UserForm {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UserPatch {
-    #[schema(value_type = Option<String>, example = "admin")]
+    #[schema(value_type = Option<terms::Role>)]
     pub role: Option<Role>,
-    #[schema(value_type = Option<String>, example = "disabled")]
+    #[schema(value_type = Option<terms::UserState>)]
     pub status: Option<UserStatus>,
 }
 

@@ -24,6 +24,7 @@ pub async fn record(
 ) -> Result<(), Error> {
     let (actor, via) = match caller.via {
         Via::Operator => (None, "operator".to_owned()),
+        Via::Console(id) => (Some(caller.user), format!("console:{id}")),
         Via::Token(id) => (Some(caller.user), format!("token:{id}")),
         Via::Gateway(id) => (Some(caller.user), format!("gateway:{id}")),
     };

@@ -21,6 +21,8 @@ pub struct Validators {
     pub input: Schema,
     /// `None`: the tool has none, or one that cannot be enforced.
     pub output: Option<Schema>,
+    /// The tool is listed with an output schema: clients check structured content against it.
+    pub promises_output: bool,
     /// The JSON of the input schema, for the upstream client.
     pub input_schema: Arc<RawValue>,
 }
@@ -101,6 +103,7 @@ fn compile(text: &str) -> Result<Validators, Error> {
         .map_err(|unusable_tool| unusable(unusable_tool.problem.to_string()))?;
     let (input, _) = Schema::compile(&definition.input_schema)
         .map_err(|problem| unusable(problem.to_string()))?;
+    let promises_output = definition.output_schema.is_some();
     let output = definition
         .output_schema
         .as_deref()
@@ -108,5 +111,5 @@ fn compile(text: &str) -> Result<Validators, Error> {
         .map(|(schema, _)| schema);
     let input_schema = RawValue::from_string(definition.input_schema)
         .map_err(|error| unusable(error.to_string()))?;
-    Ok(Validators { input, output, input_schema: input_schema.into() })
+    Ok(Validators { input, output, promises_output, input_schema: input_schema.into() })
 }

@@ -51,6 +51,29 @@ pub async fn forget_records(ctx: &Ctx) -> Result<(), Error> {
     Ok(())
 }
 
+/// Forgets browser sessions that ended long ago, and attempts to sign in that say nothing any more.
+pub async fn forget_sign_ins(ctx: &Ctx) -> Result<(), Error> {
+    store::sign_in::forget(&ctx.db, ctx.now()).await?;
+    let before = days_ago(ctx, limits::RECORD_KEEP_DAYS);
+    let batch = u32::try_from(limits::REAPER_BATCH.default).unwrap_or(u32::MAX);
+    loop {
+        let due = store::web_sessions::due(&ctx.db, before, batch).await?;
+        let full = due.len() >= limits::REAPER_BATCH.size();
+        let mut by_tenant: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (tenant, session) in due {
+            by_tenant.entry(tenant).or_default().push(session);
+        }
+        for (tenant, sessions) in by_tenant {
+            let mut tx = ctx.begin(tenant).await?;
+            store::web_sessions::forget(&mut tx, &sessions).await?;
+            tx.commit().await?;
+        }
+        if !full {
+            return Ok(());
+        }
+    }
+}
+
 fn days_ago(ctx: &Ctx, days: Limit) -> Timestamp {
     let days = i64::try_from(days.default).unwrap_or(i64::MAX);
     ctx.now() - TimeDelta::days(days)

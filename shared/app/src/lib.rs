@@ -9,28 +9,37 @@ pub mod cas;
 pub mod clock;
 pub mod definitions;
 pub mod discovery;
+pub mod doctor;
 pub mod epochs;
 pub mod events;
 pub mod gateway_sessions;
 pub mod grants;
 pub mod health;
 pub mod housekeeping;
+pub mod idempotency;
 pub mod identity;
+pub mod inspect;
 pub mod invocations;
 pub mod jobs;
+pub mod list_changes;
 pub mod nodes;
 pub mod permissions;
 pub mod projects;
+pub mod results;
 pub mod servers;
 pub mod sessions;
 pub mod setup;
+pub mod sign_in;
 pub mod signals;
 mod target;
 pub mod tenants;
+pub mod through;
 pub mod tick;
 pub mod tokens;
 pub mod toolset;
 pub mod users;
+pub mod variables;
+pub mod web_sessions;
 
 mod selection;
 
@@ -39,7 +48,7 @@ use std::{sync::Arc, time::Duration};
 use domain::{
     Error, Timestamp,
     ids::{NodeId, TenantId},
-    server::UrlRules,
+    server::{UrlRules, stdio::StdioMode},
 };
 use outbound::{blobs::Blobs, mcp::McpClients};
 use store::Tx;
@@ -70,6 +79,8 @@ pub struct Parts {
     pub signals: Signals,
     pub definitions: definitions::DefinitionCache,
     pub url_rules: UrlRules,
+    /// Which programs may run on our host.
+    pub stdio: StdioMode,
     /// How long a caller that cannot be asked in protocol is held.
     pub permission_wait: Duration,
     /// No new work from here on.
@@ -95,9 +106,10 @@ impl From<Parts> for Ctx {
 }
 
 impl Ctx {
-    /// Opens a transaction of `tenant`.
+    /// Opens a transaction of `tenant`. In a request that may be repeated ([`idempotency`]), its changes
+    /// become visible with the answer.
     pub(crate) async fn begin(&self, tenant: TenantId) -> Result<Tx, Error> {
-        Ok(self.db.begin(tenant).await?)
+        idempotency::begin_in_scope(self, tenant).await
     }
 
     #[must_use]

@@ -48,6 +48,11 @@ pub async fn find(ctx: &Ctx, slug: &str) -> Result<Tenant, Error> {
     tenant.ok_or_else(|| Error::not_found("tenant"))
 }
 
+/// The slug of the only tenant, for whoever did not say which; `None` where there are several.
+pub async fn only_slug(ctx: &Ctx) -> Result<Option<String>, Error> {
+    Ok(store::tenants::only_slug(&ctx.db).await?)
+}
+
 /// The caller's tenant as a whole.
 pub async fn get(ctx: &Ctx, caller: &Caller) -> Result<Tenant, Error> {
     caller.require_role(Role::Superadmin)?;

@@ -2,7 +2,7 @@
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use domain::{
-    Caller, Code, Error, Reach, Role, Scope, Scopes, Timestamp,
+    Caller, Code, Error, Reach, Role, Scope, Scopes, Timestamp, Via,
     ids::{TokenId, UserId},
     json::Sha256Digest,
     limits, token,
@@ -125,9 +125,15 @@ async fn reaches(tx: &mut Tx, caller: &Caller, user: UserId) -> Result<bool, Err
     Ok(user.is_some_and(|user| user.role < caller.role))
 }
 
-/// When the token in the caller's hand ends. Held until commit: one that is being revoked makes no
-/// successor.
+/// When the token in the caller's hand ends. Held until commit: a token or session that is being
+/// revoked makes no successor.
 async fn maker_ends(tx: &mut Tx, caller: &Caller) -> Result<Option<Timestamp>, Error> {
+    if let Via::Console(session) = caller.via {
+        if store::web_sessions::hold(tx, session).await? {
+            return Ok(None);
+        }
+        return Err(Error::new(Code::Unauthenticated, "this sign-in is over"));
+    }
     let Some(id) = caller.token() else { return Ok(None) };
     match store::tokens::lock(tx, id).await? {
         Some(maker) if maker.revoked_at.is_none() => Ok(Some(maker.expires_at)),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Code, Error,
-    ids::{ServerId, SessionId, TenantId, TokenId, UserId},
+    ids::{ServerId, SessionId, TenantId, TokenId, UserId, WebSessionId},
 };
 
 /// What a person may do in their tenant; later ones include earlier ones.
@@ -150,6 +150,8 @@ impl Reach {
 pub enum Via {
     /// The operator on the machine itself (commands, first start).
     Operator,
+    /// A page, or a REST request, of this browser session.
+    Console(WebSessionId),
     /// A REST request with this token.
     Token(TokenId),
     /// An MCP request with this token.
@@ -188,7 +190,7 @@ impl Caller {
     pub fn token(&self) -> Option<TokenId> {
         match self.via {
             Via::Token(id) | Via::Gateway(id) => Some(id),
-            Via::Operator => None,
+            Via::Operator | Via::Console(_) => None,
         }
     }
 }

@@ -155,6 +155,8 @@ codes! {
     /// The form's revision is no longer the current one.
     RevisionConflict = "REVISION_CONFLICT", retryable: false;
     PermissionAlreadyResolved = "PERMISSION_ALREADY_RESOLVED", retryable: false;
+    /// The key of another request.
+    IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", retryable: false;
     SessionArchived = "SESSION_ARCHIVED", retryable: false;
     /// A built-in server's fields cannot be written.
     BuiltIn = "BUILT_IN", retryable: false;

@@ -41,6 +41,8 @@ uuid_ids! {
     UserId;
     /// An API token; its secret is stored as a digest only.
     TokenId;
+    /// A person's sign-in with one browser; its cookie is stored as a digest only.
+    WebSessionId;
     /// A folder of sessions.
     ProjectId;
     /// A conversation of one person: the scope of grants, mode and selection.

@@ -44,6 +44,23 @@ pub enum Origin {
 
 names!(Origin, "origin", Run => "run", Gateway => "gateway", Inspector => "inspector");
 
+/// What the broker calls of a server besides its tools. No tool can have one of these ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PseudoTool {
+    /// `resources/read`.
+    #[serde(rename = "resource.read")]
+    ResourceRead,
+    /// `prompts/get`.
+    #[serde(rename = "prompt.get")]
+    PromptGet,
+    /// `completion/complete`.
+    #[serde(rename = "completion")]
+    Completion,
+}
+
+names!(PseudoTool, "pseudo-tool", ResourceRead => "resource.read", PromptGet => "prompt.get",
+    Completion => "completion");
+
 /// What a call was resolved to, fixed at that moment and compared at every send.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -55,7 +72,8 @@ pub struct CatalogEntry {
     pub user: UserId,
     pub config_revision: i64,
     pub auth_mode: String,
-    pub definition_hash: Sha256Digest,
+    /// `None`: a [`PseudoTool`], which has no definition.
+    pub definition_hash: Option<Sha256Digest>,
 }
 
 /// The present state of what an entry names, read in one query before anything is sent.
@@ -102,6 +120,7 @@ impl CatalogEntry {
                 "the server's configuration changed since this call was resolved",
             ));
         }
+        let Some(definition_hash) = self.definition_hash else { return Ok(()) };
         if !server.tool_present {
             return Err(Error::new(Code::ToolChanged, "the tool is no longer offered"));
         }
@@ -111,7 +130,7 @@ impl CatalogEntry {
         if server.tool_denied {
             return Err(Error::new(Code::PermissionDenied, "the tool is denied by policy"));
         }
-        if !server.tool_approved || server.definition_hash != Some(self.definition_hash) {
+        if !server.tool_approved || server.definition_hash != Some(definition_hash) {
             return Err(Error::new(
                 Code::ToolChanged,
                 "the tool's definition differs from the approved one",

@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod caller;
+pub mod elicitation;
 pub mod error;
 pub mod event;
 pub mod ids;
@@ -19,6 +20,7 @@ pub mod session;
 pub mod token;
 pub mod tool;
 pub mod user;
+pub mod web_session;
 
 pub use caller::{Caller, Reach, Role, Scope, Scopes, Via};
 pub use error::{Code, Error, Retry};

@@ -59,10 +59,12 @@ limits! {
     BODY_CAP_FACTOR = 4, up to 4, "×", "a body may be this many times the response limit while it is received (JSON escapes, SSE framing)";
     BODY_CAP_FLOOR_BYTES = 1_048_576, up to 1_048_576, "bytes", "no body cap is smaller than this";
     ERROR_BODY_BYTES = 65_536, up to 65_536, "bytes", "what is read of an upstream's error body";
+    ERROR_DATA_BYTES = 16_384, up to 16_384, "bytes", "`data` of an upstream's JSON-RPC error that is passed on; a larger one is left out";
     HEADER_BYTES = 65_536, up to 65_536, "bytes", "largest header block that is read from an upstream";
     CONNECT_TIMEOUT_MS = 10_000, up to 60_000, "ms", "TCP and TLS set-up to an upstream";
     INITIALIZE_TIMEOUT_MS = 20_000, up to 60_000, "ms", "an upstream must answer initialize or server/discover by then";
     DISCOVERY_TIMEOUT_MS = 30_000, up to 120_000, "ms", "all pages of tools/list together; also how long a refresh request is held";
+    LIST_CHANGE_MS = 60_000, up to 3_600_000, "ms", "a server that says that its tools changed is asked for them no sooner than this after it was asked before";
     CLIENT_IDLE_SECONDS = 300, up to 3_600, "s", "an upstream client that nobody used for this long is closed";
     CLIENTS_POOLED = 1_024, up to 16_384, "clients", "upstream clients kept open by one process";
     REDIRECTS = 5, up to 5, "hops", "redirects followed by a request that carries no credential";
@@ -73,6 +75,21 @@ limits! {
     STREAM_RESUMES = 3, up to 10, "attempts", "a broken response stream is resumed with Last-Event-ID this often in a row";
     STREAM_RETRY_MS = 1_000, up to 30_000, "ms", "pause before a response stream is resumed, unless the server names one";
     FAREWELL_TIMEOUT_MS = 5_000, up to 5_000, "ms", "what we only tell an upstream (cancelled, session ended, an answer to its ping) may take this long";
+    RELAY_MESSAGES = 256, up to 4_096, "messages", "what a server says during one call and nobody has taken yet; more notifications are dropped, requests wait";
+    SERVER_REQUESTS = 16, up to 256, "requests", "requests of one upstream to us that wait for their answer; more are refused";
+    STANDING_QUIET_MS = 30_000, up to 300_000, "ms", "a stream of a server's own messages that ends sooner without a message is asked for again ever more slowly, up to this pause";
+
+    // Programs on our host (design: connections, "stdio").
+    STDIO_CHILDREN = 64, up to 1_024, "programs", "stdio servers that run in one process at the same time; node takes some 50 MB each";
+    STDIO_MEMORY_BYTES = 4_294_967_296, up to 68_719_476_736, "bytes", "private memory of one process of a stdio server (its data segment: address space would count what node merely reserves)";
+    STDIO_PROCESSES = 512, up to 4_096, "threads", "processes and threads of a stdio server";
+    STDIO_FILES = 1_024, up to 65_536, "files", "files that one process of a stdio server may have open";
+    STDIO_SCRATCH_BYTES = 268_435_456, up to 4_294_967_296, "bytes", "the private /tmp of a sandboxed stdio server, home included; it is memory";
+    STDIO_GRACE_MS = 1_000, up to 5_000, "ms", "a stdio server may end by itself for this long after the end of its input, and again after SIGTERM; then it is killed";
+    STDIO_STDERR_BYTES = 8_192, up to 65_536, "bytes", "of what a stdio server last wrote to its standard error, kept to explain its end";
+    STDIO_PROBE_MS = 5_000, up to 10_000, "ms", "trying whether a sandbox works here may take this long";
+    DUPLEX_QUEUE = 64, up to 1_024, "messages", "messages that wait to be written to a server that reads slowly";
+    SSE_ENDPOINT_MS = 10_000, up to 60_000, "ms", "an HTTP+SSE server must name the address for our messages by then";
 
     // Tool definitions.
     SCHEMA_BYTES = 262_144, up to 262_144, "bytes", "largest input or output schema of a tool";
@@ -89,6 +106,9 @@ limits! {
     DEFINITION_BYTES = 1_048_576, up to 1_048_576, "bytes", "one tool definition as the server lists it";
     TOOL_NAME_CHARS = 256, up to 256, "characters", "name that a server gives its tool (MCP recommends at most 128)";
     JSON_DEPTH = 127, up to 127, "levels", "deepest nesting of an input, a result or a definition; our JSON reader goes no deeper";
+    DIFF_CHANGES = 100, up to 100, "changes", "changes that a quarantined tool's diff lists; the rest is counted";
+    DIFF_TEXT_CHARS = 2_000, up to 2_000, "characters", "one side of one change in a diff";
+    DIFF_DEFINITION_BYTES = 65_536, up to 65_536, "bytes", "a larger definition is not repeated whole beside a diff";
     DESCRIPTION_BYTES = 4_096, up to 4_096, "bytes", "a longer description is cut before a model sees it";
     VALIDATOR_CACHE = 4_096, up to 65_536, "schemas", "compiled validators kept by one process, by definition hash";
     HEAVY_INPUT_BYTES = 65_536, up to 65_536, "bytes", "a larger input is validated off the async threads";
@@ -107,6 +127,11 @@ limits! {
     HEADER_VALUE_BYTES = 16_384, up to 16_384, "bytes", "one environment or header value";
     HEADER_TOTAL_BYTES = 65_536, up to 65_536, "bytes", "all environment and header values of a server together";
     OAUTH_FIELD_CHARS = 4_096, up to 4_096, "characters", "one OAuth field of a server";
+    VARIABLES_PER_TENANT = 100, up to 100, "variables", "variables of a tenant";
+    VARIABLE_NAME_CHARS = 100, up to 100, "characters", "name of a tenant variable";
+    VARIABLE_HOSTS = 20, up to 20, "hosts", "hosts that one variable may be sent to";
+    IMPORT_ENTRIES = 50, up to 50, "entries", "servers of one import: no tenant may have more";
+    MEMBER_TEST_INTERVAL_MS = 10_000, up to 60_000, "ms", "pause between two tests of one server by one person who does not configure it: each makes a connection";
     TAGS = 20, up to 20, "tags", "tags of a server";
     TAG_CHARS = 40, up to 40, "characters", "one tag of a server";
 
@@ -118,12 +143,25 @@ limits! {
     PASSWORD_CHARS = 1_024, up to 1_024, "characters", "a password; longer ones only cost us time";
     PASSWORD_CHARS_MIN = 8, up to 8, "characters", "shortest password that can be set (NIST SP 800-63B)";
     PASSWORD_HASHES = 2, up to 64, "hashes", "passwords that one process hashes at the same moment: each takes 19 MiB and a core";
+    PASSWORD_HASHES_WAITING = 64, up to 1_024, "hashes", "passwords that may wait for their turn to be hashed; one more is refused at once";
+    FORM_BODY_BYTES = 16_384, up to 16_384, "bytes", "body of a form of a page";
+    SIGN_IN_FREE_TRIES = 5, up to 100, "attempts", "in vain before one account has to wait (NIST SP 800-63B, 3.2.2, allows up to 100)";
+    SIGN_IN_NETWORK_FREE_TRIES = 50, up to 1_000, "attempts", "in vain before one network (/24, /56) has to wait: an office may share it";
+    SIGN_IN_FIRST_WAIT_MS = 1_000, up to 10_000, "ms", "first wait after too many attempts in vain; doubles with each";
+    SIGN_IN_MOST_WAIT_MS = 60_000, up to 600_000, "ms", "longest wait of an account: a person must never be kept out";
+    SIGN_IN_NETWORK_MOST_WAIT_MS = 900_000, up to 3_600_000, "ms", "longest wait of a network; longer than an account's, so that one network cannot use up an account's turns";
+    SIGN_IN_FORGET_SECONDS = 3_600, up to 86_400, "s", "after a pause of this length attempts in vain are forgotten";
+    SIGN_IN_KNOWN_DAYS = 30, up to 90, "days", "a network from which an account signed in stays known for this long: others' attempts do not make it wait there";
+    WEB_SESSION_IDLE_SECONDS = 28_800, up to 86_400, "s", "a browser session that nobody used for a working day ends";
+    WEB_SESSION_SECONDS = 86_400, up to 2_592_000, "s", "a browser session ends after this, however much it is used: whoever permits calls signs in daily (NIST SP 800-63B, 2.2.3)";
+    WEB_SESSION_TOUCH_MS = 60_000, up to 300_000, "ms", "the use of a browser session is noted this often at most";
     TOKEN_DAYS = 90, up to 366, "days", "life of an API token unless it asks for another";
 
     // Permissions.
     QUESTION_EXPIRES_MS = 600_000, up to 600_000, "ms", "a gateway question lives this long after the last contact";
     PERMISSION_WAIT_SECONDS = 600, up to 600, "s", "a caller that cannot be asked in protocol is held this long";
     QUESTION_POLL_MS = 1_000, up to 1_000, "ms", "a held call looks at its question this often, whatever signals say";
+    QUESTION_HOLD_MS = 45_000, up to 600_000, "ms", "a client that came back with its requestState is held this long before it is told once more that the call waits; most clients give up a request after 60 s";
     QUESTION_INPUT_BYTES = 4_096, up to 4_096, "bytes", "of an input that a question shows";
     QUESTIONS_PENDING = 200, up to 200, "questions", "pending questions of one session";
     ERROR_MESSAGE_CHARS = 1_000, up to 1_000, "characters", "an error message to an agent";
@@ -139,8 +177,31 @@ limits! {
     GATEWAY_DIRECT_MS = 300, up to 5_000, "ms", "a call that ends by then is answered as one JSON object; a later answer is an event stream, which carries comments while it waits";
     GATEWAY_LAST_WORDS_MS = 500, up to 1_000, "ms", "when the node stops, a held call may still say how it ended for this long";
     GATEWAY_SESSION_SECONDS = 86_400, up to 604_800, "s", "an Mcp-Session-Id of the older protocol is good for this long; then clients initialize again";
+    ENDED_SESSIONS = 10_000, up to 100_000, "sessions", "MCP sessions ended by their clients that one process remembers: 40 bytes each";
     REQUEST_ID_BYTES = 256, up to 256, "bytes", "JSON of a request's id; it is part of a key";
     BATCH_MESSAGES = 100, up to 100, "messages", "JSON-RPC messages of one batch (2025-03-26 alone has batches)";
+    FORM_FIELDS = 50, up to 50, "fields", "fields of a form that a server wants a person to fill in";
+    INPUT_REQUESTS = 20, up to 20, "questions", "questions that a server asks at once";
+    INPUT_ROUNDS = 20, up to 20, "rounds", "a server that asks an older client again and again gets no answer after so many";
+    REQUEST_STATE_BYTES = 65_536, up to 65_536, "bytes", "a server's own requestState, which travels sealed inside ours";
+    SUBSCRIBED_RESOURCES = 100, up to 100, "resources", "resources that one subscription names";
+    ASKS_RUNNING = 4, up to 64, "requests", "requests without a record (lists, subscriptions) of one person to one server that run at the same moment";
+    ASKS_WAITING = 16, up to 1_000, "requests", "such requests that may wait for a slot; one more is refused at once";
+    ASK_INTERVAL_MS = 10, up to 60_000, "ms", "pause between the starts of two such requests: 100 in a second are more than any client needs";
+    ASK_RECHECK_MS = 1_000, up to 1_000, "ms", "a request that waited longer than this is judged again before it is sent";
+    OWN_SESSIONS = 32, up to 256, "sessions", "upstream sessions that the older clients of one person hold with one server; the least used one gives way";
+    STREAMS_OPEN = 16, up to 256, "streams", "streams of one person from one server at the same moment";
+    PINS_LOOK_MS = 500, up to 15_000, "ms", "a stream looks this often for a change of tools that the server announced; each look is one query";
+    IDEMPOTENCY_KEY_CHARS = 128, up to 128, "characters", "an Idempotency-Key";
+    IDEMPOTENCY_KEEP_HOURS = 24, up to 24, "h", "a request with a key may be repeated this long";
+    IDEMPOTENCY_LEASE_MS = 15_000, up to 15_000, "ms", "a request whose node is silent for this long lets its key go";
+    IDEMPOTENCY_HOLD_MS = 100, up to 1_000, "ms", "changes of a request with a key wait this long for their answer, to be saved with it";
+    IDEMPOTENCY_ANSWER_BYTES = 1_048_576, up to 1_048_576, "bytes", "a longer answer is not kept to be given again";
+    CLIENT_HEADER_MS = 75_000, up to 600_000, "ms", "a client's connection without a whole request head for this long is closed; above the 60 s for which load balancers keep idle ones, so that none of them sends to a closing one";
+    CLIENT_BODY_MS = 30_000, up to 600_000, "ms", "a request's body may pause for this long";
+    CLIENT_CONNECTIONS = 10_000, up to 100_000, "connections", "clients' connections that one process holds; the next ones wait to be accepted";
+    RESULT_READ_CHARS = 20_000, up to 100_000, "characters", "one page of a stored result that an agent reads";
+    POINTER_CHARS = 1_024, up to 1_024, "characters", "JSON pointer into a stored result";
     IN_FLIGHT_CALLS = 10_000, up to 100_000, "calls", "calls that one process holds at the same time";
 
     // Leases and timers.
@@ -168,6 +229,17 @@ limits! {
     JOB_BACKOFF_MS = 2_000, up to 60_000, "ms", "pause before the second attempt of a job; doubles with each";
     JOB_BACKOFF_CEILING_MS = 300_000, up to 3_600_000, "ms", "longest pause between two attempts of a job";
     JOB_ATTEMPTS = 5, up to 20, "attempts", "a job that failed this often is given up";
+
+    // What `doctor` finds worth a word.
+    DOCTOR_LOOK_MS = 5_000, up to 60_000, "ms", "one look of `doctor` at a database, a store or an address";
+    DOCTOR_NAMES = 10, up to 100, "names", "names that one line of `doctor` shows; the rest is a number";
+    CLOCK_SKEW_MS = 1_000, up to 10_000, "ms", "difference of a node's clock from the database's that `doctor` warns of; ten times as much is a failure (expiry is judged by the node's, leases by the database's)";
+    DISK_FREE_BYTES = 2_147_483_648, up to 1_099_511_627_776, "bytes", "less free disk space than this is a warning of `doctor`, less than a tenth a failure";
+    NODE_SEEN_SECONDS = 30, up to 300, "s", "nodes that were alive this recently count for `doctor` as running";
+    TICK_LATE_SECONDS = 60, up to 3_600, "s", "a tick that has been due for this long is late";
+    TICK_FAILING_HOURS = 25, up to 168, "h", "a tick that has not succeeded for this long fails each time: the longest period is a day";
+    JOB_STUCK_SECONDS = 300, up to 86_400, "s", "a job that has been due, or held, for this long is stuck; longer than a job with all its attempts at one server takes";
+    TOKEN_ENDS_DAYS = 7, up to 90, "days", "`doctor` warns of a token file whose token ends within this time";
 
     // Content-addressed storage (design: artifacts).
     CAS_INLINE_BYTES = 65_536, up to 65_536, "bytes", "a smaller body sits in Postgres, in the transaction of its invocation";
@@ -197,5 +269,14 @@ const _: () =
 const _: () = assert!(
     5 + SLUG_IN_TOOL_NAME_CHARS.default + 2 + TOOL_ID_CHARS.default <= AGENT_NAME_CHARS.default
 );
+// What is forgotten must have been waited out.
+const _: () =
+    assert!(SIGN_IN_NETWORK_MOST_WAIT_MS.default < SIGN_IN_FORGET_SECONDS.default * 1_000);
+const _: () = assert!(SIGN_IN_MOST_WAIT_MS.default < SIGN_IN_NETWORK_MOST_WAIT_MS.default);
+// A session that is used is not idle.
+const _: () = assert!(WEB_SESSION_TOUCH_MS.default < WEB_SESSION_IDLE_SECONDS.default * 1_000 / 10);
+const _: () = assert!(WEB_SESSION_IDLE_SECONDS.default < WEB_SESSION_SECONDS.default);
+// Ending programs, kill included, fits the time that a stop has.
+const _: () = assert!(2 * STDIO_GRACE_MS.default < SHUTDOWN_MS.default);
 // What one call may send us fits the body that carries it.
 const _: () = assert!(INPUT_BYTES.default < GATEWAY_BODY_BYTES.default);

@@ -63,6 +63,33 @@ pub async fn find(db: &Db, slug: &str) -> Result<Option<Tenant>, StoreError> {
     Ok(row.map(Tenant::from))
 }
 
+/// The slug of the only tenant; `None` where there are none or several.
+pub async fn only_slug(db: &Db) -> Result<Option<String>, StoreError> {
+    let mut slugs =
+        sqlx::query_scalar!("SELECT slug FROM tenants LIMIT 2").fetch_all(db.pool()).await?;
+    Ok(slugs.pop().filter(|_| slugs.is_empty()))
+}
+
+/// Whether there is more than one tenant.
+pub async fn are_several(db: &Db) -> Result<bool, StoreError> {
+    let few = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (SELECT FROM tenants LIMIT 2) few"#,
+    )
+    .fetch_one(db.pool())
+    .await?;
+    Ok(few > 1)
+}
+
+/// Whether there is at most one tenant.
+pub async fn is_only(tx: &mut Tx) -> Result<bool, StoreError> {
+    let few = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (SELECT FROM tenants LIMIT 2) few"#,
+    )
+    .fetch_one(tx.conn())
+    .await?;
+    Ok(few < 2)
+}
+
 /// The transaction's tenant.
 pub async fn get(tx: &mut Tx) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(

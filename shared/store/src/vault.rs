@@ -19,8 +19,12 @@ pub enum Purpose {
     ServerHeader,
     /// The client secret of a server's OAuth settings.
     ClientSecret,
+    /// A variable of the tenant; its row has no server.
+    TenantVariable,
     /// The `Mcp-Session-Id` of an older MCP client; its row is a token and its person.
     GatewaySession,
+    /// The `requestState` of a call that waits; its row is a token and its person.
+    RequestState,
 }
 
 impl Purpose {
@@ -29,7 +33,9 @@ impl Purpose {
             Self::ServerEnv => "server_env",
             Self::ServerHeader => "server_header",
             Self::ClientSecret => "client_secret",
+            Self::TenantVariable => "tenant_variable",
             Self::GatewaySession => "gateway_session",
+            Self::RequestState => "request_state",
         }
     }
 }
@@ -115,6 +121,12 @@ impl Vault {
     #[must_use]
     pub fn key_ids(&self) -> Vec<&str> {
         self.keys.iter().map(|key| key.id.as_str()).collect()
+    }
+
+    /// Whether a key of the ring opens it, whatever it is for.
+    #[must_use]
+    pub fn can_open(&self, sealed: &Sealed) -> bool {
+        self.keys.iter().any(|key| key.fernet.decrypt(&sealed.token).map(Zeroizing::new).is_ok())
     }
 
     /// Seals for one purpose and row. `CREDENTIALS_UNREADABLE` without a key.

@@ -101,7 +101,7 @@ async fn odd_answers_end_as_records() {
     for message in ["\0", "\u{202e}\u{1b}[2J", &"x".repeat(50_000)] {
         gateway.peer.answer("echo", Answer::Error { code: i64::MIN, message: message.to_owned() });
         let reply = gateway.modern("tools/call", r#"{"name":"mcp__demo__echo"}"#).await;
-        let error: &Value = &reply.json()["result"]["structuredContent"]["error"];
+        let error: &Value = &reply.json()["result"]["_meta"]["bailiwick/error"]["error"];
         let words = error["untrusted"].as_str().unwrap_or_default();
         assert!(!words.chars().any(char::is_control) && words.len() <= 4_000, "{error}");
     }

@@ -11,6 +11,10 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         Case::open(Method::GET, paths::HEALTHZ, |_| Box::pin(async move { Sent::to("/healthz") })),
         Case::open(Method::GET, paths::READYZ, |_| Box::pin(async move { Sent::to("/readyz") })),
+        Case::open(Method::POST, paths::LOGIN, |stage| Box::pin(login(stage))),
+        Case::open(Method::POST, paths::LOGOUT, |_| {
+            Box::pin(async move { Sent::to("/api/logout") })
+        }),
         Case::new(Method::GET, paths::ME, |_| Box::pin(async move { Sent::to("/api/me") }))
             .foreign(Fate::Own)
             .colleague(Fate::Own),
@@ -63,6 +67,14 @@ pub(super) fn cases() -> Vec<Case> {
             Box::pin(async move { Sent::to(format!("/api/tokens/{}", token(stage).await)) })
         }),
     ]
+}
+
+/// A person of acme who signs in.
+async fn login(stage: &Stage) -> Sent {
+    let (email, password) = (format!("{}@acme.test", stage.unused("signs-in")), "long enough");
+    let form = json!({ "email": email, "role": "member", "password": password });
+    stage.make("/api/users", form).await;
+    Sent::to("/api/t/acme/login").with(json!({ "email": email, "password": password }))
 }
 
 /// A selection with a server of acme.

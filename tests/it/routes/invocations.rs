@@ -1,7 +1,10 @@
 //! The record of calls: its owner's, and the admins' of the tenant.
 
 use api::paths;
-use app::broker::{self, CallRequest};
+use app::{
+    broker::{self, Asked, Asking, CallRequest},
+    through::Upstream,
+};
 use domain::{Via, ids::ExecutionId, invocation::Origin};
 use http::Method;
 use serde_json::value::RawValue;
@@ -35,12 +38,16 @@ async fn called(stage: &Stage) -> (String, String) {
     let caller = app::identity::authenticate(ctx, &stage.ann_token, Via::Token).await.unwrap();
     let request = CallRequest {
         session: session.parse().unwrap(),
-        agent_name: "mcp__nobody__nothing".to_owned(),
+        asked: Asked::Agent("mcp__nobody__nothing".to_owned()),
         arguments: RawValue::from_string("{}".to_owned()).unwrap(),
         execution: ctx.mint::<ExecutionId>(),
         call_id: "1".to_owned(),
         origin: Origin::Gateway,
-        attach: false,
+        allowed_source_ids: None,
+        asking: Asking::Hold { attach: false },
+        fits: None,
+        upstream: Upstream::default(),
+        responses: None,
         cancel_on_hang_up: false,
     };
     let record = broker::start(ctx, &caller, request).finished().await.unwrap();

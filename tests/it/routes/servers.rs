@@ -6,9 +6,13 @@ use http::Method;
 use serde_json::json;
 use tests::peer::{Peer, Setup};
 
-use super::{Case, Fate, Sent, Stage};
+use super::{Case, Fate, Sent, Stage, sessions::session};
 
 pub(super) fn cases() -> Vec<Case> {
+    [servers(), variables()].into_iter().flatten().collect()
+}
+
+fn servers() -> Vec<Case> {
     vec![
         Case::new(Method::GET, paths::SERVERS, |stage| {
             Box::pin(async move { Sent::to("/api/mcp/servers").hiding(server(stage).await) })
@@ -57,6 +61,15 @@ pub(super) fn cases() -> Vec<Case> {
                 Sent::to(format!("/api/mcp/servers/{}/tools/refresh", alive(stage).await))
             })
         })),
+        Case::new(Method::POST, paths::SERVER_INSPECT, |stage| {
+            Box::pin(async move {
+                let path = format!("/api/mcp/servers/{}/inspect", alive(stage).await);
+                let session = session(stage).await;
+                let body = json!({ "sessionId": session, "toolName": "echo", "input": {} });
+                Sent::to(path).with(body).hiding(session)
+            })
+        })
+        .needs("approve"),
         superadmins(Case::new(Method::PUT, paths::SERVER_TOOL, |stage| {
             Box::pin(async move {
                 let path = format!("/api/mcp/servers/{}/tools/echo", alive(stage).await);
@@ -64,11 +77,71 @@ pub(super) fn cases() -> Vec<Case> {
             })
         }))
         .needs("api:write,admin,approve"),
+        superadmins(Case::new(Method::POST, paths::SERVER_TOOL_APPROVE, |stage| {
+            Box::pin(async move {
+                let server = alive(stage).await;
+                let path = format!("/api/mcp/servers/{server}/tools/echo/approve");
+                let tools = format!("/api/mcp/servers/{server}/tools");
+                let (_, list) = stage.world.get(&stage.ann_token, &tools).await;
+                let hash = list["items"][0]["definitionHash"].clone();
+                Sent::to(path).with(json!({ "definitionHash": hash }))
+            })
+        }))
+        .needs("api:write,admin,approve"),
+        superadmins(Case::new(Method::POST, paths::SERVERS_IMPORT, |stage| {
+            Box::pin(async move {
+                let name = stage.unused("imported");
+                let entry = json!({ "url": "http://127.0.0.1:9/mcp" });
+                Sent::to("/api/mcp/servers/import").with(json!({ "mcpServers": { name: entry } }))
+            })
+        }))
+        .foreign(Fate::Own),
+        reads(Case::new(Method::GET, paths::SERVERS_EXPORT, |stage| {
+            Box::pin(async move { Sent::to("/api/mcp/servers/export").hiding(server(stage).await) })
+        })),
+        reads(Case::new(Method::GET, paths::STDIO_PROGRAMS, |_| {
+            Box::pin(async move { Sent::to("/api/mcp/stdio-programs") })
+        })),
     ]
 }
 
 fn superadmins(case: Case) -> Case {
     case.needs("api:write,admin").role(Role::Superadmin).colleague(Fate::Same)
+}
+
+fn variables() -> Vec<Case> {
+    vec![
+        reads(Case::new(Method::GET, paths::VARIABLES, |stage| {
+            Box::pin(async move { Sent::to("/api/tenant/variables").hiding(variable(stage).await) })
+        })),
+        superadmins(Case::new(Method::PUT, paths::VARIABLE, |stage| {
+            Box::pin(async move {
+                let path = format!("/api/tenant/variables/{}", variable(stage).await);
+                Sent::to(path).with(json!({ "value": "new", "hosts": [] }))
+            })
+        }))
+        .foreign(Fate::Own),
+        superadmins(Case::new(Method::DELETE, paths::VARIABLE, |stage| {
+            Box::pin(
+                async move { Sent::to(format!("/api/tenant/variables/{}", variable(stage).await)) },
+            )
+        })),
+    ]
+}
+
+fn reads(case: Case) -> Case {
+    let case = case.needs("api:read,admin").role(Role::Superadmin);
+    case.foreign(Fate::Own).colleague(Fate::Same)
+}
+
+/// A variable of acme.
+async fn variable(stage: &Stage) -> String {
+    let name = stage.unused("OF_ACME").replace('-', "_");
+    let body = json!({ "value": "hush", "hosts": ["mcp.example.com"] });
+    let path = format!("/api/tenant/variables/{name}");
+    let (status, variable) = stage.world.put(&stage.ann_token, &path, body).await;
+    assert!(status.is_success(), "{variable}");
+    name
 }
 
 fn form(name: &str) -> serde_json::Value {

@@ -1,5 +1,9 @@
 //! Everything that can be done with secrets, and every answer to it.
 
+mod sign_in;
+
+mod variables;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Method;
 use serde_json::{Value, json};
@@ -16,6 +20,8 @@ use crate::{
 
 /// What goes to the upstream in headers.
 const HEADER: &str = "pl4nted-header/+=\"&%key-5Zq1";
+/// A variable of the tenant, which the header refers to as well.
+const VARIABLE: &str = "pl4nted-variable/+=\"&%key-3Rt6";
 const CREDENTIALS: &str = "pl4nted-bearer-credentials-8Wv2";
 const PASSWORD: &str = "pl4nted password \"of\" a person/7";
 /// 32 bytes in base64url, set by the operator in the environment.
@@ -29,6 +35,8 @@ pub(super) struct Journey {
     admin: String,
     agent: String,
     minted: String,
+    /// Values of cookies.
+    cookies: [String; 2],
     asking: String,
     free: String,
     /// What was asked, and the whole answer with its headers.
@@ -46,19 +54,34 @@ impl Journey {
         let peer = Peer::start(Setup { tools, ..Setup::modern() }).await;
         let (admin, agent) = (house.file("admin-token"), house.file("agent-token"));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let (minted, asking, free) = Default::default();
-        Self { house, up, peer, http, admin, agent, minted, asking, free, answers: Vec::new() }
+        let (minted, cookies, asking, free) = Default::default();
+        Self {
+            house,
+            up,
+            peer,
+            http,
+            admin,
+            agent,
+            minted,
+            cookies,
+            asking,
+            free,
+            answers: Vec::new(),
+        }
     }
 
     pub(super) fn secrets(&self) -> Vec<Secret> {
         vec![
             Secret::new("header", HEADER),
+            Secret::new("variable", VARIABLE),
             Secret::new("bearer credentials", CREDENTIALS),
             Secret::new("password of a person", PASSWORD),
             Secret::new("seal key", SEAL_KEY),
             Secret::new("admin token", &self.admin),
             Secret::new("agent token", &self.agent),
             Secret::new("minted token", &self.minted),
+            Secret::new("cookie of the API", &self.cookies[0]),
+            Secret::new("cookie of the page", &self.cookies[1]),
             Secret::new("admin password", &self.house.file("admin-password")),
             Secret::new("encryption key", &self.house.file("encryption-keys")),
         ]
@@ -73,13 +96,13 @@ impl Journey {
 
     /// Servers, people, tokens, discovery.
     pub(super) async fn configure(&mut self) {
-        let form = |name: &str| self.form(name);
-        let (kept, bad) = (form("kept"), form("changed"));
+        self.variables().await;
+        let (kept, bad) = (self.form("kept"), self.form("changed"));
         self.api(Method::POST, "/api/mcp/servers", kept).await;
         self.api(Method::POST, "/api/mcp/servers/kept/tools/refresh", Value::Null).await;
         self.api(Method::POST, "/api/mcp/servers", bad).await;
         let mut changed = self.form("changed");
-        changed["headers"] = json!({ "X-Key": null, "X-Other": HEADER });
+        changed["headers"] = json!({ "X-Key": null, "X-Other": HEADER, "X-Variable": null });
         self.api(Method::PUT, "/api/mcp/servers/changed", changed).await;
         self.api(Method::POST, "/api/mcp/servers/changed/test", Value::Null).await;
 
@@ -109,7 +132,9 @@ impl Journey {
         json!({
             "name": name, "slug": name, "transport": "http", "url": self.peer.url(), "enabled": true,
             "authMode": "shared_headers",
-            "headers": { "X-Key": HEADER, "Authorization": format!("Bearer {CREDENTIALS}") },
+            "headers": {
+                "X-Key": HEADER, "Authorization": format!("Bearer {CREDENTIALS}"), "X-Variable": "$PLANTED",
+            },
         })
     }
 
@@ -143,6 +168,8 @@ impl Journey {
             "/api/users",
             "/api/tokens",
             "/api/mcp/servers",
+            "/api/mcp/servers/export",
+            "/api/tenant/variables",
             "/api/mcp/servers/kept",
             "/api/mcp/servers/changed",
             "/api/mcp/servers/kept/tools",
@@ -230,6 +257,13 @@ impl Journey {
         for token in [format!("{admin}x"), format!("{agent} {agent}"), String::new()] {
             self.kept(Method::GET, &token, "/api/me", "").await;
         }
+        for state in [&agent, CREDENTIALS] {
+            let params = json!({ "name": "mcp__kept__echo", "requestState": state }).to_string();
+            let (headers, body) = modern("tools/call", &params);
+            let call = self.request(Method::POST, &agent, "/mcp", &as_pairs(&headers), body);
+            let answer = call.send().await.unwrap().text().await.unwrap();
+            self.answers.push(("a made-up requestState".to_owned(), answer));
+        }
         self.kept(Method::POST, &admin, "/mcp", &initialize("2025-11-25")).await;
         self.kept(Method::POST, &agent, "/mcp", &initialize(&agent)).await;
         for body in [
@@ -244,9 +278,11 @@ impl Journey {
     /// Calls that fail in each way that an upstream can make them fail.
     pub(super) async fn failing_calls(&mut self) {
         self.call("mcp__kept__echo", "{}").await;
+        let trial = json!({ "sessionId": self.free, "toolName": "echo", "input": {} });
         for answer in echoes() {
             self.peer.answer("echo", answer);
             self.call("mcp__kept__echo", "{}").await;
+            self.api(Method::POST, "/api/mcp/servers/kept/inspect", trial.clone()).await;
         }
         self.peer.answer("echo", Answer::Cut);
         self.call("mcp__kept__echo", "{}").await;

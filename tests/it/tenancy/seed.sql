@@ -11,6 +11,10 @@ INSERT INTO api_tokens (tenant_id, token_id, user_id, name, digest, scopes, crea
 VALUES ('$TENANT', '00000000-0000-7000-8000-000000000002', '00000000-0000-7000-8000-000000000001', 'token',
         sha256('$TENANT'), '{api:read}', now(), now() + interval '1 day');
 
+INSERT INTO web_sessions (tenant_id, web_session_id, user_id, digest, created_at, last_used_at, expires_at)
+VALUES ('$TENANT', '00000000-0000-7000-8000-00000000000d', '00000000-0000-7000-8000-000000000001',
+        sha256('cookie of $TENANT'), now(), now(), now() + interval '1 day');
+
 INSERT INTO mcp_servers (tenant_id, server_id, slug, name, description, icon, tags, transport, url, command,
                          args, cwd, auth_mode, api_key_header, timeout_seconds, enabled, created_at, updated_at)
 VALUES ('$TENANT', 'custom-000000000001', 'demo', 'Demo', '', '', '{}', 'http', 'https://example.org/mcp', '',
@@ -18,6 +22,9 @@ VALUES ('$TENANT', 'custom-000000000001', 'demo', 'Demo', '', '', '{}', 'http', 
 
 INSERT INTO mcp_server_secrets (tenant_id, server_id, kind, name, sealed, key_id)
 VALUES ('$TENANT', 'custom-000000000001', 'header', 'x-key', 'sealed', 'key');
+
+INSERT INTO tenant_variables (tenant_id, name, sealed, key_id, hosts, updated_at)
+VALUES ('$TENANT', 'KEY', 'sealed', 'key', '{example.org}', now());
 
 INSERT INTO mcp_server_tombstones (tenant_id, server_id, name, deleted_at)
 VALUES ('$TENANT', 'custom-000000000009', 'Gone', now());
@@ -75,3 +82,8 @@ VALUES ('$TENANT', '00000000-0000-7000-8000-00000000000c', 'operator', 'tenant.c
 
 INSERT INTO events (tenant_id, session_id, type, data, created_at)
 VALUES ('$TENANT', '00000000-0000-7000-8000-000000000004', 'session.created', '{}', now());
+
+INSERT INTO idempotency_keys (tenant_id, idempotency_key_id, caller_id, user_id, key_digest, body_digest, method, path,
+                              created_at)
+VALUES ('$TENANT', '00000000-0000-7000-8000-00000000000c', '00000000-0000-7000-8000-000000000002',
+        '00000000-0000-7000-8000-000000000001', sha256('key'), sha256('body'), 'POST', '/api/sessions', now());
