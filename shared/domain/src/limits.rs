@@ -182,7 +182,7 @@ limits! {
     BATCH_MESSAGES = 100, up to 100, "messages", "JSON-RPC messages of one batch (2025-03-26 alone has batches)";
     FORM_FIELDS = 50, up to 50, "fields", "fields of a form that a server wants a person to fill in";
     INPUT_REQUESTS = 20, up to 20, "questions", "questions that a server asks at once";
-    INPUT_ROUNDS = 20, up to 20, "rounds", "a server that asks an older client again and again gets no answer after so many";
+    INPUT_ROUNDS = 20, up to 20, "rounds", "a server that asks its client again and again gets no answer after so many";
     REQUEST_STATE_BYTES = 65_536, up to 65_536, "bytes", "a server's own requestState, which travels sealed inside ours";
     SUBSCRIBED_RESOURCES = 100, up to 100, "resources", "resources that one subscription names";
     ASKS_RUNNING = 4, up to 64, "requests", "requests without a record (lists, subscriptions) of one person to one server that run at the same moment";
