@@ -162,7 +162,7 @@ async fn revisions_and_identities_have_clients_of_their_own_and_are_forgotten_to
     let mut second = first.clone();
     second.key.revision = 2;
     let mut third = first.clone();
-    third.key.identity = Identity::User(UserId(Uuid::from_u128(9)));
+    third.key.identity = Identity::User { user: UserId(Uuid::from_u128(9)), generation: 1 };
     let mut other = first.clone();
     other.key.server = "custom-00000000000f".into();
     for target in [&first, &second, &third, &other] {

@@ -92,6 +92,7 @@ pub fn target(program: &Path, arguments: &[&str]) -> Target {
         }),
         resume: None,
         parts: Vec::new(),
+        authority: None,
     }
 }
 

@@ -44,6 +44,7 @@ pub fn target(url: &Url) -> Target {
         reach: Reach::Http { url: url.clone(), headers: Vec::new() },
         resume: None,
         parts: Vec::new(),
+        authority: None,
     }
 }
 
@@ -82,6 +83,7 @@ pub fn request(what: What) -> Call {
         progress: false,
         log_level: None,
         meta: None,
+        pinned: None,
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn target(ctx: &Ctx, stored: &Stored<'_>) -> Result<Target, Error> {
         }
         Transport::Stdio => Reach::Stdio(program(ctx, stored, &mut parts)?),
     };
-    Ok(Target { key, reach, resume: None, parts })
+    Ok(Target { key, reach, resume: None, parts, authority: None })
 }
 
 /// Address and headers.

@@ -26,8 +26,8 @@ mod body;
 mod failure;
 
 pub(crate) use body::{Body, drain, too_large};
-pub(crate) use failure::status_failure;
 pub use failure::{Failure, Ran};
+pub(crate) use failure::{asks_for_scope, status_failure};
 
 /// Shared by everything that leaves the machine. Cheap to clone.
 #[derive(Clone)]

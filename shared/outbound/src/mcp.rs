@@ -20,11 +20,13 @@ use serde_json::value::RawValue;
 use url::Url;
 use uuid::Uuid;
 
+mod authority;
 mod call;
 mod changes;
 mod channel;
 mod client;
 mod discovery;
+mod door;
 mod duplex;
 mod exchange;
 mod handshake;
@@ -39,6 +41,10 @@ mod sse;
 mod standing;
 mod wire;
 
+pub use authority::{
+    Authority, Behalf, Mark, Outgoing, Pass, PinnedTool, Refusal, RefusalKind, SharedAuthority,
+    Verdict,
+};
 pub use call::{Answer, Call, CallFailure, Input, Rpc, What};
 pub use changes::ListChanges;
 pub use listen::Listening;
@@ -68,7 +74,9 @@ pub enum Identity {
     Anonymous,
     /// With the headers that the superadmin configured.
     Shared,
-    User(UserId),
+    /// With the person's own credential, of which [`Target::authority`] supplies the present state for
+    /// each request. Another `generation` may be another account: its client is another one.
+    User { user: UserId, generation: i64 },
 }
 
 /// Where a call goes.
@@ -81,6 +89,8 @@ pub struct Target {
     /// Secrets that are only a part of what is sent; like the whole values, they must not come back to
     /// others in the server's words.
     pub parts: Vec<SecretString>,
+    /// Asked before each HTTP request. `None`: none is asked, and no credential is added.
+    pub authority: Option<SharedAuthority>,
 }
 
 impl Target {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use domain::{Caller, Code, Error, Retry, elicitation::Asker, json::Sha256Digest, limits};
-use outbound::mcp::{Answer as Answered, Call, CallFailure, Input, Ran, What};
+use outbound::mcp::{Answer as Answered, Call, CallFailure, Input, PinnedTool, Ran, What};
 use serde_json::{
     json,
     value::{RawValue, to_raw_value},
@@ -148,5 +148,9 @@ fn call(request: &CallRequest, resolved: &Resolved, record: &Record) -> Result<C
         progress: upstream.progress,
         log_level: upstream.log_level.clone(),
         meta: upstream.meta.clone(),
+        pinned: resolved.entry.definition_hash.map(|definition_hash| PinnedTool {
+            tool: resolved.entry.tool.clone(),
+            definition_hash,
+        }),
     })
 }

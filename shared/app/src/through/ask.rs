@@ -58,6 +58,7 @@ pub async fn ask(ctx: &Ctx, caller: &Caller, source: &Source, ask: Ask) -> Resul
         progress: ask.upstream.progress,
         log_level: ask.upstream.log_level,
         meta: ask.upstream.meta,
+        pinned: None,
     };
     let deadline = Instant::now() + source.timeout;
     let sent = ctx.mcp.call(&target, call, deadline, CancellationToken::new()).await;

@@ -111,7 +111,7 @@ pub(crate) fn status_failure(status: StatusCode, headers: &HeaderMap, body: &[u8
 }
 
 /// RFC 6750, section 3.1.
-fn asks_for_scope(headers: &HeaderMap) -> bool {
+pub(crate) fn asks_for_scope(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::WWW_AUTHENTICATE)
         .iter()

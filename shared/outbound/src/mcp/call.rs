@@ -6,7 +6,7 @@ use bytes::Bytes;
 use domain::Error;
 use serde_json::value::RawValue;
 
-use super::Relay;
+use super::{PinnedTool, Relay};
 use crate::http::{Failure, Ran};
 
 /// One request to a server.
@@ -32,6 +32,8 @@ pub struct Call {
     /// Further members of the request's `_meta`, a JSON object: keys that no specification reserves.
     /// Ours win.
     pub meta: Option<Arc<RawValue>>,
+    /// For the authority of the request: what is called. `None`: no tool.
+    pub pinned: Option<PinnedTool>,
 }
 
 /// What is asked.

@@ -44,7 +44,7 @@ use tokio_util::task::TaskTracker;
 use url::Url;
 
 use super::{
-    Reach, Relay, Target,
+    PinnedTool, Reach, Relay, SharedAuthority, Target,
     changes::Hints,
     duplex::Duplex,
     exchange::Upstream,
@@ -97,6 +97,17 @@ pub(super) struct Trail {
     pub(super) requests: AtomicU32,
     /// The call itself may have reached the server.
     pub(super) sent: AtomicBool,
+    /// By whose right its requests leave. `None`: the client's own.
+    pub(super) authority: Option<SharedAuthority>,
+    /// What is called.
+    pub(super) pinned: Option<PinnedTool>,
+}
+
+impl Trail {
+    /// Of what somebody asked for.
+    pub(super) fn of(target: &Target) -> Self {
+        Self { authority: target.authority.clone(), ..Self::default() }
+    }
 }
 
 /// A result, and what its HTTP response told besides.

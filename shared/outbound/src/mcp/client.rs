@@ -391,6 +391,7 @@ impl Call {
             progress: false,
             log_level: None,
             meta: None,
+            pinned: None,
         }
     }
 

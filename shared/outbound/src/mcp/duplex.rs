@@ -77,9 +77,9 @@ impl Duplex {
                 (table, Pipe::Child { life, outbox })
             }
             Reach::Sse { url, headers } => {
-                let secrets = target.secrets();
+                let (secrets, authority) = (target.secrets(), target.authority.clone());
                 let (poster, stream) =
-                    legacy_sse::open(&means.http, url, headers, secrets.clone()).await?;
+                    legacy_sse::open(&means.http, url, headers, secrets.clone(), authority).await?;
                 let stop = CancellationToken::new();
                 let (table, poster) =
                     legacy_sse::attend(means, own, secrets, poster, stream, stop.clone());
@@ -125,7 +125,7 @@ impl Duplex {
         trail: &Trail,
     ) -> Result<Bytes, Fault> {
         ticket.begin();
-        let posting = poster.post(&message.body, self.table.largest(), &trail.requests);
+        let posting = poster.post(&message.body, self.table.largest(), trail);
         tokio::select! {
             biased;
             outcome = ticket.outcome() => return outcome,
@@ -153,7 +153,7 @@ impl Duplex {
                 outbox.send(Outgoing::of(message)).await.map_err(|_| Failure::not_run(closed()))
             }
             Pipe::Sse { poster, .. } => {
-                let posted = poster.post(&message.body, 0, &Trail::default().requests).await;
+                let posted = poster.post(&message.body, 0, &Trail::default()).await;
                 posted.map(drop).map_err(|refusal| refusal.failure)
             }
         }

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -23,11 +23,12 @@ use super::{
     Relay, Reply, Target,
     changes::Hints,
     channel::{self, Answered, Fault, Link, Means, Trail},
+    door::Door,
     wire::{self, Message, Outcome, RpcError},
 };
 use crate::{
     egress::Destination,
-    http::{Body, Failure, Origin, drain, status_failure},
+    http::{Body, Failure, drain, status_failure},
     words,
 };
 
@@ -40,11 +41,9 @@ use stream::Conversation;
 /// A server as far as it does not depend on a session.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    origin: Origin,
+    door: Door,
     url: Url,
     headers: HeaderMap,
-    /// The values of these; they must not come back to others in the server's words.
-    secrets: Vec<SecretString>,
     next_id: AtomicU64,
     /// One for each answer that the server may owe us its attention for.
     answers: Arc<Semaphore>,
@@ -60,10 +59,13 @@ impl Upstream {
         headers: &[(HeaderName, SecretString)],
     ) -> Result<Self, Error> {
         Ok(Self {
-            origin: means.http.open(url, Destination::Configured)?,
+            door: Door::new(
+                means.http.open(url, Destination::Configured)?,
+                target.authority.clone(),
+                target.secrets(),
+            ),
             url: url.clone(),
             headers: shared_headers(headers)?,
-            secrets: target.secrets(),
             next_id: AtomicU64::new(first_id(target)),
             answers: Arc::new(Semaphore::new(limits::SERVER_REQUESTS.size())),
             tasks: means.tasks.clone(),
@@ -151,9 +153,8 @@ impl Upstream {
     /// Ends a session (DELETE); servers that do not offer it answer 405.
     pub(super) async fn end_session(&self, link: &Link) -> Result<(), Failure> {
         let headers = self.addressed(link);
-        let (sent, none) = (AtomicU32::new(0), Bytes::new());
-        let reply =
-            self.origin.send(&Method::DELETE, self.at(link), &headers, &none, &sent).await?;
+        let (trail, none) = (Trail::default(), Bytes::new());
+        let reply = self.door.send(&Method::DELETE, self.at(link), &headers, &none, &trail).await?;
         drain(reply.response).await;
         Ok(())
     }
@@ -185,8 +186,7 @@ impl Upstream {
             headers.insert(wire::METHOD, HeaderValue::from_static(method));
         }
         headers.extend(message.headers.clone());
-        let Trail { requests, .. } = trail;
-        self.origin.send(&Method::POST, self.at(link), &headers, &message.body, requests).await
+        self.door.send(&Method::POST, self.at(link), &headers, &message.body, trail).await
     }
 
     fn at<'a>(&'a self, link: &'a Link) -> &'a Url {
@@ -206,7 +206,7 @@ impl Upstream {
     }
 
     fn refused(&self, status: StatusCode, error: RpcError) -> Fault {
-        Fault::Rpc { status, error: error.masked(&self.secrets) }
+        Fault::Rpc { status, error: error.masked(&self.door.secrets()) }
     }
 
     /// What a status other than 2xx means: a JSON-RPC error where there is one, unless the status
@@ -227,7 +227,7 @@ impl Upstream {
             None if media_type(&headers) == "text/html" => String::new(),
             None => String::from_utf8_lossy(&body).into_owned(),
         };
-        let text = words::masked(&text, &self.secrets);
+        let text = words::masked(&text, &self.door.secrets());
         let failure = status_failure(status, &headers, text.as_bytes());
         Fault::Failed { status: Some(status), failure }
     }

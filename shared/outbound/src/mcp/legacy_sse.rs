@@ -1,7 +1,7 @@
 //! HTTP+SSE of MCP 2024-11-05 (basic/transports, "HTTP with SSE"): one event stream from the server,
 //! whose first event names the address that takes our messages.
 
-use std::sync::{Arc, atomic::AtomicU32};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use domain::{Code, Error, limits};
@@ -12,14 +12,16 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::{
-    channel::Means,
+    SharedAuthority,
+    channel::{Means, Trail},
+    door::Door,
     duplex::{Outgoing, Oversize, Table},
     exchange::{error_body, media_type, shared_headers},
     sse::{Event, Parser},
 };
 use crate::{
     egress::Destination,
-    http::{Body, Failure, GuardedHttp, Origin, Ran, drain, status_failure},
+    http::{Body, Failure, GuardedHttp, Ran, drain, status_failure},
     words,
 };
 
@@ -28,10 +30,9 @@ pub(super) const SESSION_LOST: &str = "the server does not know the session any 
 /// Sends messages.
 #[derive(Debug)]
 pub(super) struct Poster {
-    origin: Origin,
+    door: Door,
     endpoint: Url,
     headers: HeaderMap,
-    secrets: Vec<SecretString>,
 }
 
 /// What the server says.
@@ -59,17 +60,18 @@ pub(super) async fn open(
     url: &Url,
     given: &[(HeaderName, SecretString)],
     secrets: Vec<SecretString>,
+    authority: Option<SharedAuthority>,
 ) -> Result<(Poster, Stream), Error> {
     let shared = shared_headers(given)?;
-    let origin = http.open(url, Destination::Configured)?;
+    let door = Door::new(http.open(url, Destination::Configured)?, authority, secrets);
     let opening = async {
         let mut headers = shared.clone();
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let (get, none, sent) = (Method::GET, Bytes::new(), AtomicU32::new(0));
-        let reply = origin.send(&get, url, &headers, &none, &sent).await.map_err(|f| f.error)?;
+        let (get, none, trail) = (Method::GET, Bytes::new(), Trail::default());
+        let reply = door.send(&get, url, &headers, &none, &trail).await.map_err(|f| f.error)?;
         let status = reply.response.status();
         if !status.is_success() {
-            return Err(refused(reply.response, &secrets).await.error);
+            return Err(refused(reply.response, &door.secrets()).await.error);
         }
         if media_type(reply.response.headers()) != "text/event-stream" {
             return Err(unfit("the server answered with no event stream"));
@@ -90,7 +92,7 @@ pub(super) async fn open(
     let mut headers = shared;
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-    Ok((Poster { origin, endpoint, headers, secrets }, stream))
+    Ok((Poster { door, endpoint, headers }, stream))
 }
 
 /// Reads the stream until it ends or `stop`.
@@ -153,8 +155,8 @@ async fn post_answers(
 ) {
     let work = async {
         while let Some(order) = orders.recv().await {
-            let sent = AtomicU32::new(0);
-            let posting = poster.post(order.body(), 0, &sent);
+            let trail = Trail::default();
+            let posting = poster.post(order.body(), 0, &trail);
             match tokio::time::timeout(limits::FAREWELL_TIMEOUT_MS.millis(), posting).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(refusal)) => {
@@ -177,9 +179,9 @@ impl Poster {
         &self,
         body: &Bytes,
         cap: u64,
-        sent: &AtomicU32,
+        trail: &Trail,
     ) -> Result<Option<Bytes>, Refusal> {
-        let sending = self.origin.send(&Method::POST, &self.endpoint, &self.headers, body, sent);
+        let sending = self.door.send(&Method::POST, &self.endpoint, &self.headers, body, trail);
         let response = sending.await.map_err(Refusal::of)?.response;
         let status = response.status();
         if matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE) {
@@ -190,7 +192,7 @@ impl Poster {
             return Err(Refusal { status: Some(status), failure, session_lost: true });
         }
         if !status.is_success() {
-            let failure = refused(response, &self.secrets).await;
+            let failure = refused(response, &self.door.secrets()).await;
             return Err(Refusal { status: Some(status), failure, session_lost: false });
         }
         if cap == 0 || media_type(response.headers()) != "application/json" {

@@ -252,6 +252,7 @@ mod tests {
             progress: false,
             log_level: None,
             meta: None,
+            pinned: None,
         }
     }
 

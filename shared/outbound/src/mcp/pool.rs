@@ -91,7 +91,7 @@ impl McpClients {
         deadline: Instant,
         cancel: CancellationToken,
     ) -> Result<Answer, CallFailure> {
-        let trail = Trail::default();
+        let trail = Trail { pinned: call.pinned.clone(), ..Trail::of(target) };
         let ended = |code: Code, words: &str| {
             let ran = if trail.sent.load(Ordering::Relaxed) { Ran::Unknown } else { Ran::No };
             Err(CallFailure { error: Error::new(code, words), ran, rpc: None })
@@ -123,7 +123,7 @@ impl McpClients {
         fresh: bool,
         deadline: Instant,
     ) -> Result<Discovery, Error> {
-        let trail = Trail::default();
+        let trail = Trail::of(target);
         let work = Box::pin(async {
             let client = if fresh {
                 // Whoever looks at the tools needs no hint that they changed.

@@ -1,13 +1,13 @@
 //! The stream of what a server says outside of any request (GET, 2025-03-26 to 2025-11-25).
 
-use std::sync::{Arc, atomic::AtomicU32};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use domain::limits;
 use http::{HeaderValue, Method, StatusCode, header};
 use tokio::time::Instant;
 
-use super::{Fault, Link, Relay, Upstream, media_type, pause, stream::Conversation, unfit};
+use super::{Fault, Link, Relay, Trail, Upstream, media_type, pause, stream::Conversation, unfit};
 use crate::{
     http::{Body, Failure, drain},
     mcp::{channel, line::slower, sse::Parser, wire},
@@ -22,7 +22,7 @@ impl Upstream {
         &self,
         link: &Link,
         last_event_id: Option<&str>,
-        sent: &AtomicU32,
+        trail: &Trail,
     ) -> Result<Result<reqwest::Response, reqwest::Response>, Failure> {
         let mut headers = self.addressed(link);
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -32,7 +32,7 @@ impl Upstream {
             headers.insert(wire::LAST_EVENT_ID, last);
         }
         let none = Bytes::new();
-        let reply = self.origin.send(&Method::GET, self.at(link), &headers, &none, sent).await?;
+        let reply = self.door.send(&Method::GET, self.at(link), &headers, &none, trail).await?;
         let response = reply.response;
         let streams =
             response.status().is_success() && media_type(response.headers()) == "text/event-stream";
@@ -46,7 +46,7 @@ impl Upstream {
         link: &Link,
         last_event_id: Option<&str>,
     ) -> Result<reqwest::Response, Fault> {
-        let refused = match self.get(link, last_event_id, &AtomicU32::new(0)).await? {
+        let refused = match self.get(link, last_event_id, &Trail::default()).await? {
             Ok(response) => return Ok(response),
             Err(refused) => refused,
         };

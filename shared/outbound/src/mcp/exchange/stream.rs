@@ -110,7 +110,7 @@ impl Upstream {
         last_event_id: &str,
         trail: &Trail,
     ) -> Result<reqwest::Response, Failure> {
-        let resumed = self.get(link, Some(last_event_id), &trail.requests).await;
+        let resumed = self.get(link, Some(last_event_id), trail).await;
         // Whatever stops us now, the request that we wait for was sent before.
         resumed
             .map_err(|failure| Failure { ran: crate::http::Ran::Unknown, ..failure })?
