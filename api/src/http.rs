@@ -2,6 +2,7 @@
 
 pub mod authorizations;
 pub mod body;
+pub mod connections;
 pub mod epochs;
 pub mod events;
 pub mod health;
@@ -77,6 +78,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .merge(authorizations::routes())
         .merge(servers::routes())
         .merge(tools::routes())
+        .merge(connections::routes())
         .merge(tokens::routes())
         .merge(users::routes())
         .merge(tenant::routes())

@@ -30,6 +30,10 @@ pub const SERVER_TOOLS: &str = "/api/mcp/servers/{server}/tools";
 pub const SERVER_TOOLS_REFRESH: &str = "/api/mcp/servers/{server}/tools/refresh";
 pub const SERVER_TOOL: &str = "/api/mcp/servers/{server}/tools/{tool}";
 pub const SERVER_TOOL_APPROVE: &str = "/api/mcp/servers/{server}/tools/{tool}/approve";
+pub const CONNECTIONS: &str = "/api/mcp/connections";
+pub const CONNECTION: &str = "/api/mcp/servers/{server}/connection";
+pub const SYSTEM_CONNECTION: &str = "/api/system/mcp-servers/{server}/connection";
+pub const DISCONNECT_EVERYONE: &str = "/api/mcp/servers/{server}/disconnect-everyone";
 
 pub const PROJECTS: &str = "/api/projects";
 pub const PROJECT: &str = "/api/projects/{project}";

@@ -146,6 +146,7 @@ pub fn status(code: Code) -> StatusCode {
         | Code::RevisionConflict
         | Code::PermissionAlreadyResolved
         | Code::SessionArchived
+        | Code::OauthDiscoveryFailed
         | Code::ServerMisconfigured
         | Code::Cancelled
         | Code::Interrupted => StatusCode::CONFLICT,

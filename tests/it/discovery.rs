@@ -41,7 +41,7 @@ impl Scene {
 
     /// As the worker does it.
     async fn discover(&self) -> Result<Discovered, domain::Error> {
-        discovery::run(&self.world.ctx, self.root.tenant.id, &self.server).await
+        discovery::run(&self.world.ctx, self.root.tenant.id, &self.server, None).await
     }
 
     /// The peer lists these from now on, and is asked.

@@ -223,7 +223,7 @@ pub(crate) async fn register(world: &World, owner: &Caller, slug: &str, peer: &P
     });
     let form = serde_json::from_value(form).unwrap();
     let server = app::servers::create(&world.ctx, owner, form).await.unwrap().server.id;
-    app::discovery::run(&world.ctx, owner.tenant, &server).await.unwrap();
+    app::discovery::run(&world.ctx, owner.tenant, &server, None).await.unwrap();
     server
 }
 

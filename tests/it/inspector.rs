@@ -183,7 +183,7 @@ async fn policy_switches_and_quarantine_bind_it() {
         setup.tools = vec![tool("echo").replace("a tool", "another tool")];
     });
     let (ctx, server) = (&bench.world().ctx, &bench.gateway.server);
-    app::discovery::run(ctx, bench.gateway.owner.tenant, server).await.unwrap();
+    app::discovery::run(ctx, bench.gateway.owner.tenant, server, None).await.unwrap();
     assert_eq!(code().await, "TOOL_CHANGED");
     bench.done("/api/mcp/servers/demo/status", json!({ "enabled": false })).await;
     assert_eq!(code().await, "SOURCE_DISABLED");

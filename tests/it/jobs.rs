@@ -94,6 +94,7 @@ async fn a_job_of_a_rolled_back_change_does_not_exist() {
     let job = |server: &str| domain::jobs::DiscoverTools {
         tenant_id: tenant.id,
         server_id: server.into(),
+        user_id: None,
         attempt: 0,
     };
     let mut tx = world.ctx.db.begin(TenantId(tenant.id.0)).await.unwrap();

@@ -51,7 +51,7 @@ impl Scene {
     }
 
     async fn discover(&self) {
-        let found = discovery::run(&self.world.ctx, self.root.tenant.id, &self.server).await;
+        let found = discovery::run(&self.world.ctx, self.root.tenant.id, &self.server, None).await;
         assert_eq!(found.unwrap(), Discovered::Pinned);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use app::{Ctx, broker, housekeeping, idempotency, permissions, tick::Tick};
 use domain::{Error, limits};
 
+const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
@@ -34,6 +35,11 @@ pub const TICKS: &[Tick] = &[
         name: "forget-sign-ins",
         period: HOUR,
         work: |ctx| Box::pin(async move { housekeeping::forget_sign_ins(&ctx).await }),
+    },
+    Tick {
+        name: "forget-oauth-attempts",
+        period: MINUTE,
+        work: |ctx| Box::pin(async move { housekeeping::forget_attempts(&ctx).await }),
     },
     Tick {
         name: "forget-idempotency-keys",

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use domain::{
     Error, Timestamp,
-    ids::{ServerId, TenantId, ToolId},
+    ids::{ServerId, TenantId, ToolId, UserId},
     limits,
     server::ServerStatus,
     tool::{
@@ -18,7 +18,9 @@ use tokio::time::Instant;
 
 use crate::{
     Ctx, audit,
+    authority::Who,
     servers::{is_ours, load_target, words},
+    target::Aim,
 };
 
 /// How a discovery ended that did not fail.
@@ -28,22 +30,34 @@ pub enum Discovered {
     Pinned,
     /// The server was configured anew, or a later discovery was faster: the answer was dropped.
     Superseded,
-    /// There is no such server, or it is switched off: nobody was asked.
+    /// There is no such server, it is switched off, or speaks to people alone: nobody was asked.
     NotWanted,
 }
 
 /// Asks an enabled server for its tools and pins what it answers.
 ///
+/// A server with personal connections is asked as `person`, with their account; any other as nobody.
+///
 /// The first discovery approves; later a changed tool is quarantined, and a new one unless the tenant
 /// trusts new tools. A failure keeps tools and pins as they are, is written as the server's status,
 /// and is answered with the retry class of its cause.
-pub async fn run(ctx: &Ctx, tenant: TenantId, server: &ServerId) -> Result<Discovered, Error> {
+pub async fn run(
+    ctx: &Ctx,
+    tenant: TenantId,
+    server: &ServerId,
+    person: Option<UserId>,
+) -> Result<Discovered, Error> {
     let mut tx = ctx.begin(tenant).await?;
     let found = store::servers::find(&mut tx, server.as_str()).await?;
     let Some(server) = found.filter(|found| found.id == *server && found.enabled) else {
         return Ok(Discovered::NotWanted);
     };
-    let target = load_target(ctx, &mut tx, &server).await;
+    if person.is_none() && server.reach.auth_mode.is_personal() {
+        // It speaks to people alone: a superadmin who connects has it asked.
+        return Ok(Discovered::NotWanted);
+    }
+    let who = person.map(|user| Who { user, token: None, session: None });
+    let target = load_target(ctx, &mut tx, &server, Aim { who, even_disabled: false }).await;
     tx.commit().await?;
 
     let began = ctx.now();

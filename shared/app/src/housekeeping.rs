@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono::TimeDelta;
 use domain::{Error, Timestamp, limits, limits::Limit};
 
-use crate::Ctx;
+use crate::{Ctx, connections};
 
 /// Makes the partitions of this month and of those to come.
 pub async fn make_partitions(ctx: &Ctx) -> Result<(), Error> {
@@ -72,6 +72,15 @@ pub async fn forget_sign_ins(ctx: &Ctx) -> Result<(), Error> {
             return Ok(());
         }
     }
+}
+
+/// Forgets tries to connect by OAuth whose time is over.
+pub async fn forget_attempts(ctx: &Ctx) -> Result<(), Error> {
+    let most = i32::try_from(limits::OAUTH_SWEEP.default).unwrap_or(i32::MAX);
+    for tenant in store::oauth_attempts::due(&ctx.db, ctx.now(), most).await? {
+        connections::oauth::sweep(ctx, tenant).await?;
+    }
+    Ok(())
 }
 
 fn days_ago(ctx: &Ctx, days: Limit) -> Timestamp {

@@ -3,10 +3,12 @@
 //! **Invariants:** every transaction begins and ends here, and none is open across a network call.
 
 pub mod audit;
+mod authority;
 pub mod authorizations;
 pub mod broker;
 pub mod cas;
 pub mod clock;
+pub mod connections;
 pub mod definitions;
 pub mod discovery;
 pub mod doctor;
@@ -43,14 +45,17 @@ pub mod web_sessions;
 
 mod selection;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use domain::{
     Error, Timestamp,
     ids::{NodeId, TenantId},
     server::{UrlRules, stdio::StdioMode},
 };
-use outbound::{blobs::Blobs, mcp::McpClients};
+use outbound::{blobs::Blobs, mcp::McpClients, oauth::OAuthClient};
 use store::Tx;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
@@ -72,6 +77,7 @@ pub struct Parts {
     pub clock: Clock,
     pub vault: Vault,
     pub mcp: McpClients,
+    pub oauth: OAuthClient,
     pub blobs: Blobs,
     pub admission: Admission,
     /// This process.
@@ -110,6 +116,11 @@ impl Ctx {
     /// become visible with the answer.
     pub(crate) async fn begin(&self, tenant: TenantId) -> Result<Tx, Error> {
         idempotency::begin_in_scope(self, tenant).await
+    }
+
+    /// For what must not keep the parts alive.
+    pub(crate) fn downgrade(&self) -> Weak<Parts> {
+        Arc::downgrade(&self.0)
     }
 
     #[must_use]

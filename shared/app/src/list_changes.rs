@@ -89,7 +89,7 @@ pub async fn ask(
     if let Some(wait) = pause_since(ctx, found.checked_at) {
         return Ok(Asked::Later(wait));
     }
-    let job = DiscoverTools { tenant_id: tenant, server_id: found.id, attempt: 0 };
+    let job = DiscoverTools { tenant_id: tenant, server_id: found.id, user_id: None, attempt: 0 };
     store::jobs::push(&mut tx, &job).await?;
     tx.commit().await?;
     Ok(Asked::Now)

@@ -164,7 +164,7 @@ pub(crate) async fn find(tx: &mut Tx, caller: &Caller, server: &str) -> Result<S
 }
 
 /// A server for a superadmin to change.
-async fn lock(tx: &mut Tx, caller: &Caller, server: &str) -> Result<Server, Error> {
+pub(crate) async fn lock(tx: &mut Tx, caller: &Caller, server: &str) -> Result<Server, Error> {
     let found = store::servers::lock(tx, server).await?;
     found.filter(|server| caller.reach.covers_source(&server.id)).ok_or_else(unknown)
 }
@@ -224,7 +224,7 @@ async fn enqueue_discovery(tx: &mut Tx, server: &Server) -> Result<(), StoreErro
     if !server.enabled {
         return Ok(());
     }
-    let job = DiscoverTools { tenant_id: tx.tenant(), server_id: server.id.clone(), attempt: 0 };
+    let job = DiscoverTools { tenant_id: tx.tenant(), server_id: server.id.clone(), user_id: None, attempt: 0 };
     store::jobs::push(tx, &job).await
 }
 

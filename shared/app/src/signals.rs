@@ -1,7 +1,7 @@
 //! Hints within one process that a row changed. The row is the truth: whoever waits also looks at it
 //! by a timer, so that a lost hint costs a moment and nothing else.
 
-use domain::ids::{PermissionRequestId, SessionId};
+use domain::ids::{PermissionRequestId, SessionId, UserId};
 use tokio::sync::broadcast;
 
 /// What changed; ids only.
@@ -11,6 +11,8 @@ pub enum Hint {
     Events(SessionId),
     /// The question is no longer pending.
     Question(PermissionRequestId),
+    /// A credential of the person was refreshed, or could not be.
+    Credential(UserId),
 }
 
 /// The hints of one process.

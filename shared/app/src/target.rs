@@ -1,9 +1,10 @@
 //! Where a server's requests go: its address, and its values opened and expanded.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use domain::{
     Code, Error,
+    connection::{self, ConnectionState},
     ids::{ServerId, TenantId},
     limits,
     server::{
@@ -15,13 +16,18 @@ use domain::{
 use http::{HeaderName, HeaderValue};
 use outbound::mcp::{ClientKey, Identity, Program, Reach, Target};
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
 use store::{
+    calls::OwnConnection,
     servers::{SealedValue, SealedValues, SealedVariable},
     vault::{Purpose, RowName, Sealed, Vault},
 };
 use url::Url;
 
-use crate::Ctx;
+use crate::{
+    Ctx,
+    authority::{Personal, Right, Who},
+};
 
 /// A server as it is stored, as far as its requests depend on it.
 #[derive(Debug, Clone, Copy)]
@@ -33,18 +39,47 @@ pub(crate) struct Stored<'a> {
     pub revision: i64,
     pub auth_mode: &'a str,
     pub values: &'a SealedValues,
+    /// Of a server with API keys: the header that they go in; else blank.
+    pub api_key_header: &'a str,
+    /// How far the person that asks is connected; `None`: nobody asks, or they never were.
+    pub own: Option<OwnConnection>,
+}
+
+/// For whom and what for a server is reached.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Aim {
+    /// `None`: nobody. Then what is personal is refused.
+    pub who: Option<Who>,
+    /// To try it out, whether or not it is switched on.
+    pub even_disabled: bool,
 }
 
 /// The one place that opens what goes to a server.
 ///
 /// `CREDENTIALS_UNREADABLE` where no key opens a value; `SERVER_MISCONFIGURED` where a variable is
 /// missing or not for this destination, a program is not permitted (any more), or what is stored cannot
-/// be sent.
-pub(crate) fn target(ctx: &Ctx, stored: &Stored<'_>) -> Result<Target, Error> {
-    let identity = match stored.auth_mode.parse()? {
-        AuthMode::None => Identity::Anonymous,
-        AuthMode::SharedHeaders => Identity::Shared,
+/// be sent. `CONNECTION_REQUIRED` and `RECONNECT_REQUIRED` where the server is used with a person's own
+/// account and that is not connected, or nobody asks.
+pub(crate) fn target(ctx: &Ctx, stored: &Stored<'_>, aim: Aim) -> Result<Target, Error> {
+    let mode: AuthMode = stored.auth_mode.parse()?;
+    let personal = personal(stored, aim, mode)?;
+    let identity = match (mode, &personal, aim.who) {
+        (AuthMode::None, ..) => Identity::Anonymous,
+        (AuthMode::SharedHeaders, ..) => Identity::Shared,
+        (_, Some(personal), Some(who)) => {
+            Identity::User { user: who.user, generation: personal.generation }
+        }
         _ => return Err(misconfigured("the server's auth mode is not supported yet")),
+    };
+    let right = Right {
+        parts: ctx.downgrade(),
+        tenant: stored.tenant,
+        server: stored.server.clone(),
+        revision: stored.revision,
+        mode,
+        who: aim.who,
+        personal,
+        even_disabled: aim.even_disabled,
     };
     let key = ClientKey {
         tenant: stored.tenant,
@@ -65,7 +100,31 @@ pub(crate) fn target(ctx: &Ctx, stored: &Stored<'_>) -> Result<Target, Error> {
         }
         Transport::Stdio => Reach::Stdio(program(ctx, stored, &mut parts)?),
     };
-    Ok(Target { key, reach, resume: None, parts, authority: None })
+    Ok(Target { key, reach, resume: None, parts, authority: Some(Arc::new(right)) })
+}
+
+/// How the person's own credential goes out, in a mode that has one.
+fn personal(stored: &Stored<'_>, aim: Aim, mode: AuthMode) -> Result<Option<Personal>, Error> {
+    if !mode.is_personal() {
+        return Ok(None);
+    }
+    let refused = |state, reason| {
+        let error = connection::not_connected(state, reason);
+        Err(error.with_details(json!({ "serverId": stored.server })))
+    };
+    let own = match (aim.who, stored.own) {
+        (Some(_), Some(own)) if own.state == ConnectionState::Connected => own,
+        (Some(_), Some(own)) => return refused(own.state, own.reason),
+        _ => return refused(ConnectionState::Disconnected, None),
+    };
+    let header = match mode {
+        AuthMode::ApiKey => {
+            let name = HeaderName::from_bytes(stored.api_key_header.as_bytes());
+            Some(name.map_err(|_| misconfigured("the API key's header has no legal name"))?)
+        }
+        _ => None,
+    };
+    Ok(Some(Personal { generation: own.generation, header }))
 }
 
 /// Address and headers.

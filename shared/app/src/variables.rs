@@ -2,6 +2,7 @@
 
 use domain::{
     Caller, Code, Error, Role, Timestamp,
+    connection::ReconnectReason,
     ids::ServerId,
     jobs::DiscoverTools,
     limits,
@@ -16,7 +17,7 @@ use store::{
 };
 use url::Url;
 
-use crate::{Ctx, audit};
+use crate::{Ctx, audit, connections};
 
 /// A variable; its value never comes back.
 #[derive(Debug, Clone)]
@@ -81,7 +82,7 @@ pub async fn put(
     let value = SecretString::from(valid.value.expose());
     let sealed = ctx.vault.seal(Purpose::TenantVariable, row, &value)?;
     store::variables::put(&mut tx, name, &sealed, &valid.hosts, now).await?;
-    let uses = advance_users(&mut tx, name).await?;
+    let uses = advance_users(ctx, &mut tx, name).await?;
     let details = json!({ "hosts": valid.hosts, "servers": ids(&uses) });
     audit::record(ctx, &mut tx, caller, "variable.set", name, details).await?;
     tx.commit().await?;
@@ -103,7 +104,7 @@ pub async fn delete(ctx: &Ctx, caller: &Caller, name: &str) -> Result<Vec<User>,
     if !store::variables::delete(&mut tx, name).await? {
         return Err(Error::not_found("variable"));
     }
-    let uses = advance_users(&mut tx, name).await?;
+    let uses = advance_users(ctx, &mut tx, name).await?;
     let details = json!({ "servers": ids(&uses) });
     audit::record(ctx, &mut tx, caller, "variable.deleted", name, details).await?;
     tx.commit().await?;
@@ -122,11 +123,16 @@ fn sets_variables(caller: &Caller) -> Result<(), Error> {
 }
 
 /// A new configuration of each server that refers to it; enabled ones are asked for their tools anew.
-async fn advance_users(tx: &mut Tx, name: &str) -> Result<Vec<Use>, Error> {
+async fn advance_users(ctx: &Ctx, tx: &mut Tx, name: &str) -> Result<Vec<Use>, Error> {
     let uses = store::variables::uses(tx, Some(name)).await?;
     let servers: Vec<ServerId> = uses.iter().map(|one| one.server.clone()).collect();
-    for server_id in store::variables::advance(tx, &servers).await? {
-        let job = DiscoverTools { tenant_id: tx.tenant(), server_id, attempt: 0 };
+    let enabled = store::variables::advance(tx, &servers).await?;
+    for server in &servers {
+        let reason = ReconnectReason::ConfigurationChanged;
+        connections::clear_everybody(ctx, tx, server, reason).await?;
+    }
+    for server_id in enabled {
+        let job = DiscoverTools { tenant_id: tx.tenant(), server_id, user_id: None, attempt: 0 };
         store::jobs::push(tx, &job).await?;
     }
     Ok(uses)

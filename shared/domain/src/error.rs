@@ -143,6 +143,8 @@ codes! {
     ToolError = "TOOL_ERROR", retryable: false;
     ResponseTooLarge = "RESPONSE_TOO_LARGE", retryable: false;
     NormalizationFailed = "NORMALIZATION_FAILED", retryable: false;
+    /// The sign-in of a server cannot be found or used; `details.step` says where it failed.
+    OauthDiscoveryFailed = "OAUTH_DISCOVERY_FAILED", retryable: false;
     /// The caller cancelled.
     Cancelled = "CANCELLED", retryable: false;
     /// The node died during the call.

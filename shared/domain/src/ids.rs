@@ -61,6 +61,8 @@ uuid_ids! {
     PermissionEpochId;
     /// One process of the service.
     NodeId;
+    /// One try to connect by OAuth.
+    OauthAttemptId;
     /// A recorded change of configuration, identity or policy.
     AuditEventId;
 }

@@ -102,39 +102,59 @@ pub struct ServerNow {
 impl CatalogEntry {
     /// Whether the call may still be sent as it was resolved.
     pub fn still_holds(&self, now: &ReadBack) -> Result<(), Error> {
-        if !now.user_active {
-            return Err(Error::new(
-                Code::PermissionDenied,
-                "this account is disabled, or its token is no longer valid",
-            ));
+        now.person_holds()?;
+        let server = now.server_holds(self.config_revision, &self.auth_mode)?;
+        server.is_on()?;
+        self.definition_hash.map_or(Ok(()), |hash| server.tool_holds(hash))
+    }
+}
+
+impl ReadBack {
+    /// Refuses (`PERMISSION_DENIED`) for a person or token that may do nothing any more.
+    pub fn person_holds(&self) -> Result<(), Error> {
+        if self.user_active {
+            return Ok(());
         }
-        let Some(server) = &now.server else {
+        let words = "this account is disabled, or its token is no longer valid";
+        Err(Error::new(Code::PermissionDenied, words))
+    }
+
+    /// The server, if it is still configured as it was (`SERVER_CHANGED`).
+    pub fn server_holds(&self, revision: i64, auth_mode: &str) -> Result<&ServerNow, Error> {
+        let Some(server) = &self.server else {
             return Err(Error::new(Code::ServerChanged, "the server was removed"));
         };
-        if !server.enabled {
-            return Err(Error::new(Code::SourceDisabled, "the server is switched off"));
+        if server.config_revision != revision || server.auth_mode != auth_mode {
+            let words = "the server's configuration changed since this call was resolved";
+            return Err(Error::new(Code::ServerChanged, words));
         }
-        if server.config_revision != self.config_revision || server.auth_mode != self.auth_mode {
-            return Err(Error::new(
-                Code::ServerChanged,
-                "the server's configuration changed since this call was resolved",
-            ));
+        Ok(server)
+    }
+}
+
+impl ServerNow {
+    /// Refuses with `SOURCE_DISABLED`.
+    pub fn is_on(&self) -> Result<(), Error> {
+        if self.enabled {
+            return Ok(());
         }
-        let Some(definition_hash) = self.definition_hash else { return Ok(()) };
-        if !server.tool_present {
+        Err(Error::new(Code::SourceDisabled, "the server is switched off"))
+    }
+
+    /// Whether its tool is still the one that was approved, and may be called.
+    pub fn tool_holds(&self, definition_hash: Sha256Digest) -> Result<(), Error> {
+        if !self.tool_present {
             return Err(Error::new(Code::ToolChanged, "the tool is no longer offered"));
         }
-        if !server.tool_enabled {
+        if !self.tool_enabled {
             return Err(Error::new(Code::SourceDisabled, "the tool is switched off"));
         }
-        if server.tool_denied {
+        if self.tool_denied {
             return Err(Error::new(Code::PermissionDenied, "the tool is denied by policy"));
         }
-        if !server.tool_approved || server.definition_hash != Some(definition_hash) {
-            return Err(Error::new(
-                Code::ToolChanged,
-                "the tool's definition differs from the approved one",
-            ));
+        if !self.tool_approved || self.definition_hash != Some(definition_hash) {
+            let words = "the tool's definition differs from the approved one";
+            return Err(Error::new(Code::ToolChanged, words));
         }
         Ok(())
     }

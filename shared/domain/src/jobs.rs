@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::ids::{ServerId, TenantId};
+use crate::ids::{ServerId, TenantId, UserId};
 
 /// A message and the queue that carries it.
 pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -15,6 +15,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
 pub struct DiscoverTools {
     pub tenant_id: TenantId,
     pub server_id: ServerId,
+    /// With whose account, where each person has their own.
+    #[serde(default)]
+    pub user_id: Option<UserId>,
     /// How often this work was tried before; the back-off is ours (see worker/src/outcome.rs).
     pub attempt: u32,
 }

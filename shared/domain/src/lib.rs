@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod caller;
+pub mod connection;
 pub mod elicitation;
 pub mod error;
 pub mod event;

@@ -245,6 +245,19 @@ limits! {
     CAS_INLINE_BYTES = 65_536, up to 65_536, "bytes", "a smaller body sits in Postgres, in the transaction of its invocation";
     CAS_CHUNK_BYTES = 8_388_608, up to 8_388_608, "bytes", "one immutable object of a larger body";
 
+    // Personal connections (design: connections).
+    OAUTH_ATTEMPT_SECONDS = 300, up to 300, "s", "from the click to the provider's answer";
+    OAUTH_RESULT_SECONDS = 60, up to 60, "s", "from the provider's answer to the person's confirmation";
+    OAUTH_ATTEMPTS = 5, up to 5, "attempts", "sign-ins at providers that a person may have under way; one more ends the oldest";
+    OAUTH_SWEEP = 500, up to 5_000, "attempts", "that are over and deleted in one transaction";
+    CREDENTIAL_BYTES = 16_384, up to 16_384, "bytes", "a static secret of a person; it stands in one header";
+    REFRESH_MARGIN_SECONDS = 60, up to 600, "s", "a credential is refreshed this long before its end, or a tenth of its life where that is less";
+    REFRESH_TIMEOUT_MS = 20_000, up to 60_000, "ms", "one refresh at an authorization server, connecting included";
+    REFRESH_LEASE_MS = 30_000, up to 120_000, "ms", "nobody else refreshes a credential meanwhile; outlasts the request and its saving";
+    REFRESH_WAIT_MS = 35_000, up to 120_000, "ms", "a request waits this long for the refresh that another one makes";
+    REFRESH_POLL_MS = 100, up to 1_000, "ms", "how often it looks, should the hint come from another process";
+    CREDENTIAL_TOUCH_MS = 60_000, up to 3_600_000, "ms", "how exact the last use of a credential is noted";
+
     // Retries against custom servers.
     RETRY_AFTER_CAP_MS = 60_000, up to 60_000, "ms", "a longer Retry-After is cut to this";
     COOLDOWN_MS = 1_000, up to 1_000, "ms", "cool-down of a group after a 429 without Retry-After";
@@ -278,5 +291,8 @@ const _: () = assert!(WEB_SESSION_TOUCH_MS.default < WEB_SESSION_IDLE_SECONDS.de
 const _: () = assert!(WEB_SESSION_IDLE_SECONDS.default < WEB_SESSION_SECONDS.default);
 // Ending programs, kill included, fits the time that a stop has.
 const _: () = assert!(2 * STDIO_GRACE_MS.default < SHUTDOWN_MS.default);
+// A lease outlasts the request that it is for, and who waits for it outlasts the lease.
+const _: () = assert!(REFRESH_TIMEOUT_MS.default + 5_000 < REFRESH_LEASE_MS.default);
+const _: () = assert!(REFRESH_LEASE_MS.default < REFRESH_WAIT_MS.default);
 // What one call may send us fits the body that carries it.
 const _: () = assert!(INPUT_BYTES.default < GATEWAY_BODY_BYTES.default);

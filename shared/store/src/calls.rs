@@ -7,6 +7,7 @@
 use domain::{
     Timestamp,
     audit::AuthorizationRecord,
+    connection::{ConnectionState, ReconnectReason},
     ids::{
         AuthorizationId, ExecutionId, InvocationId, NodeId, PermissionEpochId, PermissionGrantId,
         ServerId, SessionId, TenantId, TokenId, ToolId, UserId,
@@ -25,7 +26,8 @@ mod rows;
 
 pub use orphans::{Orphan, orphan, orphan_names};
 pub use parked::{Held, Parked, park, resume};
-use rows::{ContextRow, ReadBackRow, digest};
+use rows::{ContextRow, digest};
+pub(crate) use rows::ReadBackRow;
 
 /// The name of a call: who asked, and their own id for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +70,18 @@ pub struct ContextServer {
     pub governance: Option<Value>,
     /// What goes to it.
     pub values: SealedValues,
+    /// Blank where it takes no API keys.
+    pub api_key_header: String,
+    /// The caller's own. `None`: they never had one.
+    pub own: Option<OwnConnection>,
+}
+
+/// How far a person is connected to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnConnection {
+    pub generation: i64,
+    pub state: ConnectionState,
+    pub reason: Option<ReconnectReason>,
 }
 
 /// The tool that a name stands for.
@@ -118,9 +132,11 @@ pub async fn context(
                   config_revision, timeout_seconds, governance, headers, command, args, cwd, env,
                   variables, only_tenant, tool_id, agent_name,
                   original_name, tool_enabled, policy, pin, tool_removed, definition_hash,
-                  permission_grant_id
+                  permission_grant_id, connection_generation, connection_state, connection_reason,
+                  api_key_header
            FROM call_context($1, $2, $3, $4, $5, $6, $7)
-           LEFT JOIN LATERAL server_values($1, server_id) ON true"#,
+           LEFT JOIN LATERAL server_values($1, server_id) ON true
+           LEFT JOIN LATERAL own_connection($1, $2, server_id) ON true"#,
         tenant.0,
         user.0,
         session.0,

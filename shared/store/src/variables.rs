@@ -129,7 +129,7 @@ pub async fn advance(tx: &mut Tx, servers: &[ServerId]) -> Result<Vec<ServerId>,
     .await?;
     let rows = sqlx::query!(
         "UPDATE mcp_servers
-         SET config_revision = config_revision + 1, status = 'untested', status_error = NULL,
+         SET config_revision = config_revision + 1, form_revision = form_revision + 1, status = 'untested', status_error = NULL,
              checked_at = NULL
          WHERE tenant_id = $1 AND server_id = ANY($2)
          RETURNING server_id, enabled",

@@ -19,6 +19,13 @@ pub enum Purpose {
     ServerHeader,
     /// The client secret of a server's OAuth settings.
     ClientSecret,
+    /// A person's credential at a server; its row is the server and the person.
+    Credential,
+    /// A try to connect by OAuth; its row is the server and the attempt.
+    OauthAttempt,
+    /// What we are registered as at an authorization server; its row is the redirect URI, in the place of
+    /// the server, and the issuer.
+    OauthClient,
     /// A variable of the tenant; its row has no server.
     TenantVariable,
     /// The `Mcp-Session-Id` of an older MCP client; its row is a token and its person.
@@ -33,6 +40,9 @@ impl Purpose {
             Self::ServerEnv => "server_env",
             Self::ServerHeader => "server_header",
             Self::ClientSecret => "client_secret",
+            Self::Credential => "credential",
+            Self::OauthAttempt => "oauth_attempt",
+            Self::OauthClient => "oauth_client",
             Self::TenantVariable => "tenant_variable",
             Self::GatewaySession => "gateway_session",
             Self::RequestState => "request_state",

@@ -154,7 +154,7 @@ async fn a_definition_that_changes_while_the_question_is_open_is_not_called() {
         setup.tools = vec![tests::peer::tool("echo").replace("a tool", "another tool")];
     });
     let ctx = &calls.gateway.world.ctx;
-    app::discovery::run(ctx, calls.agent.tenant, calls.server()).await.unwrap();
+    app::discovery::run(ctx, calls.agent.tenant, calls.server(), None).await.unwrap();
     decide(&calls, Decision::AllowOnce).await;
     assert_eq!(error(running.finished().await.unwrap()).code, Code::ToolChanged);
     assert!(calls.peer().calls().is_empty());

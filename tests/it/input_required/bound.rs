@@ -140,7 +140,7 @@ async fn a_definition_or_address_that_changes_meanwhile_is_not_called() {
             gateway.peer.change(|setup| {
                 setup.tools = vec![tool("echo").replace("a tool", "another tool")];
             });
-            app::discovery::run(ctx, owner.tenant, &gateway.server).await.unwrap();
+            app::discovery::run(ctx, owner.tenant, &gateway.server, None).await.unwrap();
         } else {
             let sql = "UPDATE mcp_servers SET config_revision = config_revision + 1";
             sqlx::query(sql).execute(&gateway.world.owner().await).await.unwrap();

@@ -49,7 +49,7 @@ async fn a_discovery_survives_kill_9_and_does_no_harm_twice() {
         sqlx::query_scalar("SELECT tenant_id FROM tenants").fetch_one(&pool).await.unwrap();
     let tenant_id = TenantId(tenant);
     let server_id = late["id"].as_str().unwrap().into();
-    let job = DiscoverTools { tenant_id, server_id, attempt: 0 };
+    let job = DiscoverTools { tenant_id, server_id, user_id: None, attempt: 0 };
     let db = Db::connect_lazy(&scene.house.address().app_url(), 1).unwrap();
     let mut tx = db.begin(tenant_id).await.unwrap();
     for _ in 0..2 {

@@ -26,7 +26,7 @@ async fn pinned(tools: &[String]) -> (World, Tenant, String, Peer, Value) {
 
 async fn discover(world: &World, tenant: &Tenant, server: &Value) {
     let id = ServerId::from(server["id"].as_str().unwrap());
-    discovery::run(&world.ctx, tenant.id, &id).await.unwrap();
+    discovery::run(&world.ctx, tenant.id, &id, None).await.unwrap();
 }
 
 async fn one(world: &World, root: &str, id: &str) -> Value {

@@ -44,7 +44,7 @@ async fn tools_have_the_servers_own_names_and_our_pins() {
         setup.tools[2] =
             r#"{"name":"changes","inputSchema":{"type":"object"},"description":"!"}"#.to_owned();
     });
-    app::discovery::run(ctx, owner.tenant, &through.server).await.unwrap();
+    app::discovery::run(ctx, owner.tenant, &through.server, None).await.unwrap();
     let policy = app::servers::tools::ToolChange {
         policy: Some(ToolPolicy::Deny),
         ..app::servers::tools::ToolChange::default()

@@ -8,7 +8,9 @@ use super::{Tried, settle};
 
 pub(super) async fn run(job: DiscoverTools, ctx: Data<Ctx>) -> Result<(), BoxDynError> {
     // Superseded or no longer wanted: whoever saw to that asked for another run where one is needed.
-    let work = async { app::discovery::run(&ctx, job.tenant_id, &job.server_id).await.map(drop) };
+    let work = async {
+        app::discovery::run(&ctx, job.tenant_id, &job.server_id, job.user_id).await.map(drop)
+    };
     Ok(settle(&ctx, &job, work).await?)
 }
 

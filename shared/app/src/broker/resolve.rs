@@ -23,7 +23,8 @@ use super::{Asked, CallRequest, Fits, pseudo};
 use crate::{
     Ctx,
     definitions::Validators,
-    target::{Stored, target},
+    authority::Who,
+    target::{Aim, Stored, target},
 };
 
 /// What a call was resolved to.
@@ -113,8 +114,11 @@ pub(super) async fn resolve(
         revision: server.config_revision,
         auth_mode: &server.auth_mode,
         values: &server.values,
+        api_key_header: &server.api_key_header,
+        own: server.own,
     };
-    let mut target = target(ctx, &stored)?;
+    let aim = Aim { who: Some(Who::of(caller, Some(request.session))), even_disabled: false };
+    let mut target = target(ctx, &stored, aim)?;
     if let Some(own) = &request.upstream.own {
         if own.server != server.server || own.revision != server.config_revision {
             let words = "the server's configuration changed since this session with it began";

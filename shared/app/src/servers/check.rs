@@ -12,13 +12,14 @@ use domain::{
 };
 use outbound::mcp::{Discovery, Target};
 use serde_json::{json, value::RawValue};
-use store::{Tx, servers::Server};
+use store::{Tx, calls::OwnConnection, servers::Server};
 use tokio::time::Instant;
 
 use super::{configures, find, lock, one_configured};
 use crate::{
     Ctx, audit, discovery,
-    target::{Stored, target},
+    authority::Who,
+    target::{Aim, Stored, target},
 };
 
 /// What a check found out.
@@ -73,7 +74,8 @@ pub async fn check(ctx: &Ctx, caller: &Caller, server: &str, asks: Asks) -> Resu
     } else {
         server
     };
-    let target = load_target(ctx, &mut tx, &server).await;
+    let aim = Aim { who: Some(Who::of(caller, None)), even_disabled: true };
+    let target = load_target(ctx, &mut tx, &server, aim).await;
     let visible = if configures { None } else { Some(approved(&mut tx, &server).await?) };
     tx.commit().await?;
 
@@ -166,8 +168,17 @@ async fn confirm(
 }
 
 /// The server's address and opened values.
-pub(crate) async fn load_target(ctx: &Ctx, tx: &mut Tx, server: &Server) -> Result<Target, Error> {
+pub(crate) async fn load_target(
+    ctx: &Ctx,
+    tx: &mut Tx,
+    server: &Server,
+    aim: Aim,
+) -> Result<Target, Error> {
     let values = store::servers::values(tx, &server.id).await?;
+    let own = match aim.who.filter(|_| server.reach.auth_mode.is_personal()) {
+        Some(who) => store::connections::find(tx, &server.id, who.user).await?,
+        None => None,
+    };
     let stored = Stored {
         tenant: tx.tenant(),
         server: &server.id,
@@ -176,8 +187,14 @@ pub(crate) async fn load_target(ctx: &Ctx, tx: &mut Tx, server: &Server) -> Resu
         revision: server.config_revision,
         auth_mode: server.reach.auth_mode.as_str(),
         values: &values,
+        api_key_header: server.reach.api_key_header.as_deref().unwrap_or_default(),
+        own: own.map(|own| OwnConnection {
+            generation: own.generation,
+            state: own.state,
+            reason: own.reason,
+        }),
     };
-    target(ctx, &stored)
+    target(ctx, &stored, aim)
 }
 
 /// What a superadmin is told of a server that failed: of its configuration, which is ours, all; of what

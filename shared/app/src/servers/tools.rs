@@ -57,7 +57,8 @@ pub async fn refresh(ctx: &Ctx, caller: &Caller, server: &str) -> Result<Refresh
         return Err(Error::new(Code::SourceDisabled, "the server is switched off"));
     }
     let (own, tenant, id) = (ctx.clone(), caller.tenant, server.id.clone());
-    let work = ctx.tasks.spawn(async move { discovery::run(&own, tenant, &id).await });
+    let person = server.reach.auth_mode.is_personal().then_some(caller.user);
+    let work = ctx.tasks.spawn(async move { discovery::run(&own, tenant, &id, person).await });
     let Ok(ended) = tokio::time::timeout(limits::DISCOVERY_TIMEOUT_MS.millis(), work).await else {
         return Ok(Refreshed::Running);
     };

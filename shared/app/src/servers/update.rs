@@ -2,6 +2,7 @@
 
 use domain::{
     Caller, Code, Error, Role,
+    connection::ReconnectReason,
     server::{ServerForm, ServerStatus, ValidServer, reach, reach_changed},
 };
 use serde_json::json;
@@ -10,7 +11,7 @@ use store::servers::Server;
 use super::{
     Around, Configured, create, enqueue_discovery, forget_clients, lock, one_configured, secrets,
 };
-use crate::{Ctx, audit};
+use crate::{Ctx, audit, connections};
 
 /// Replaces the whole configuration of a custom server. For superadmins.
 ///
@@ -47,6 +48,10 @@ pub async fn update(
     apply(ctx, &mut server, &form, reach_changed);
     store::servers::save(&mut tx, &server).await.map_err(create::taken)?;
     secrets::save(ctx, &mut tx, &server.id, &form).await?;
+    if reach_changed {
+        let reason = ReconnectReason::ConfigurationChanged;
+        connections::clear_everybody(ctx, &mut tx, &server.id, reason).await?;
+    }
     enqueue_discovery(&mut tx, &server).await?;
     let details = json!({
         "revision": server.form_revision,

@@ -12,7 +12,7 @@ use domain::{
 use outbound::mcp::Target;
 
 use super::OwnSession;
-use crate::{Ctx, identity, servers::load_target, sessions};
+use crate::{Ctx, authority::Who, identity, servers::load_target, sessions, target::Aim};
 
 /// A server that was in reach, selected and switched on when it was looked at.
 #[derive(Debug, Clone)]
@@ -61,7 +61,8 @@ pub async fn enter(
     if !found.enabled {
         return Err(Error::new(Code::SourceDisabled, "the server is switched off"));
     }
-    let target = load_target(ctx, &mut tx, &found).await?;
+    let aim = Aim { who: Some(Who::of(caller, Some(session))), even_disabled: false };
+    let target = load_target(ctx, &mut tx, &found, aim).await?;
     tx.commit().await?;
     let governance = Governance::resolve(found.governance);
     Ok(Source {

@@ -7,6 +7,7 @@ use domain::{Error, ids::ToolId, json::Sha256Digest};
 use futures::future::BoxFuture;
 use http::{HeaderName, Method};
 use secrecy::SecretString;
+use rmcp::transport::auth::WWWAuthenticateParams;
 use url::Url;
 
 /// Decides over each HTTP request of a client right before it leaves, and supplies the credential that
@@ -75,6 +76,24 @@ pub struct Refusal<'a> {
     pub challenges: &'a [String],
     /// It refused after [`Verdict::Again`].
     pub again: bool,
+}
+
+impl Refusal<'_> {
+    /// The scopes that the challenges name, without repetitions.
+    #[must_use]
+    pub fn scopes(&self) -> Vec<String> {
+        let Ok(base) = Url::parse("http://localhost/") else { return Vec::new() };
+        let mut scopes: Vec<String> = Vec::new();
+        for challenge in self.challenges {
+            let named = WWWAuthenticateParams::parse(challenge, &base).scope.unwrap_or_default();
+            for scope in named.split_whitespace().map(ToOwned::to_owned) {
+                if !scopes.contains(&scope) {
+                    scopes.push(scope);
+                }
+            }
+        }
+        scopes
+    }
 }
 
 /// See [`Refusal`].

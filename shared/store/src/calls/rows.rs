@@ -9,7 +9,7 @@ use domain::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Context, ContextServer, ContextTool};
+use super::{Context, ContextServer, ContextTool, OwnConnection};
 use crate::{CorruptRow, servers::ValuesRow};
 
 pub(super) struct ContextRow {
@@ -45,6 +45,10 @@ pub(super) struct ContextRow {
     pub tool_removed: Option<bool>,
     pub definition_hash: Option<Vec<u8>>,
     pub permission_grant_id: Option<Uuid>,
+    pub connection_generation: Option<i64>,
+    pub connection_state: Option<String>,
+    pub connection_reason: Option<String>,
+    pub api_key_header: Option<String>,
 }
 
 impl ContextRow {
@@ -88,6 +92,17 @@ impl ContextRow {
             variables: self.variables,
             only_tenant: self.only_tenant,
         };
+        let own = match (self.connection_generation, self.connection_state) {
+            (Some(generation), Some(state)) => {
+                let reason = self.connection_reason.map(|reason| reason.parse()).transpose();
+                Some(OwnConnection {
+                    generation,
+                    state: state.parse().map_err(|_| corrupt("unknown state of a connection"))?,
+                    reason: reason.map_err(|_| corrupt("unknown reason of a connection"))?,
+                })
+            }
+            _ => None,
+        };
         context.server = Some(ContextServer {
             config_revision: self.config_revision.ok_or_else(|| corrupt("no revision"))?,
             timeout_seconds: self.timeout_seconds.ok_or_else(|| corrupt("no time-out"))?,
@@ -99,12 +114,14 @@ impl ContextRow {
             url: self.url.unwrap_or_default(),
             auth_mode: self.auth_mode.unwrap_or_default(),
             governance: self.governance,
+            api_key_header: self.api_key_header.unwrap_or_default(),
+            own,
         });
         Ok(context)
     }
 }
 
-pub(super) struct ReadBackRow {
+pub(crate) struct ReadBackRow {
     pub user_active: Option<bool>,
     pub server_enabled: Option<bool>,
     pub config_revision: Option<i64>,
@@ -132,6 +149,6 @@ impl From<ReadBackRow> for ReadBack {
     }
 }
 
-pub(super) fn digest(bytes: Option<Vec<u8>>) -> Option<Sha256Digest> {
+pub(crate) fn digest(bytes: Option<Vec<u8>>) -> Option<Sha256Digest> {
     bytes.and_then(|bytes| Sha256Digest::try_from(bytes.as_slice()).ok())
 }
