@@ -91,6 +91,15 @@ limits! {
     DUPLEX_QUEUE = 64, up to 1_024, "messages", "messages that wait to be written to a server that reads slowly";
     SSE_ENDPOINT_MS = 10_000, up to 60_000, "ms", "an HTTP+SSE server must name the address for our messages by then";
 
+    // OAuth as a client (design: connections, "OAuth").
+    OAUTH_REQUEST_MS = 15_000, up to 60_000, "ms", "one request to an authorization server, its body included";
+    OAUTH_DISCOVERY_MS = 30_000, up to 120_000, "ms", "finding a server's authorization server: the probe and up to eight documents";
+    OAUTH_DOCUMENT_BYTES = 262_144, up to 1_048_576, "bytes", "metadata, a registration or the answer of a token endpoint; the largest known metadata is some 10 kB";
+    OAUTH_TOKEN_LIFE_SECONDS = 315_360_000, up to 315_360_000, "s", "an access token's life is cut to ten years: a time beyond is a mistake or an attack on our arithmetic";
+    OAUTH_SCOPES = 200, up to 1_000, "scopes", "scopes that are read of one document, challenge or answer";
+    OAUTH_SERVERS_LISTED = 50, up to 1_000, "servers", "authorization servers that are read of one resource's metadata";
+    OAUTH_ORIGINS = 256, up to 4_096, "origins", "authorization servers whose connections one process keeps for the next request";
+
     // Tool definitions.
     SCHEMA_BYTES = 262_144, up to 262_144, "bytes", "largest input or output schema of a tool";
     SCHEMA_DEPTH = 64, up to 64, "levels", "deepest nesting of a schema";

@@ -125,20 +125,8 @@ impl Origin {
     ) -> Result<Reply, Failure> {
         let mut url = url.clone();
         for _ in 0..=limits::REDIRECTS.default {
-            if url.origin() != self.url.origin() {
-                return Err(Failure::not_run(Error::internal(
-                    "request beyond the client's origin",
-                )));
-            }
             sent.fetch_add(1, Ordering::Relaxed);
-            let response = self
-                .client
-                .request(method.clone(), url.clone())
-                .headers(headers.clone())
-                .body(body.clone())
-                .send()
-                .await
-                .map_err(Failure::from_reqwest)?;
+            let response = self.send_once(method, &url, headers, body).await?;
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
                 return Ok(Reply { response, url });
@@ -146,6 +134,26 @@ impl Origin {
             url = self.follow(method, &url, &response)?;
         }
         Err(failure::format("the server redirects in a circle"))
+    }
+
+    /// Sends one request and follows nothing: a redirect is an answer like any other. For requests whose body is a secret.
+    pub(crate) async fn send_once(
+        &self,
+        method: &Method,
+        url: &Url,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<reqwest::Response, Failure> {
+        if url.origin() != self.url.origin() {
+            return Err(Failure::not_run(Error::internal("request beyond the client's origin")));
+        }
+        self.client
+            .request(method.clone(), url.clone())
+            .headers(headers.clone())
+            .body(body.clone())
+            .send()
+            .await
+            .map_err(Failure::from_reqwest)
     }
 
     fn follow(

@@ -1,4 +1,4 @@
-//! Everything that leaves the machine: guarded HTTP, MCP clients, blobs.
+//! Everything that leaves the machine: guarded HTTP, MCP clients, OAuth, blobs.
 //!
 //! **Invariant:** nothing outside this crate connects to an address that a tenant, a configuration
 //! or a peer names, and nothing in it does so without [`egress`] having judged the address.
@@ -7,6 +7,7 @@ pub mod blobs;
 pub mod egress;
 pub mod http;
 pub mod mcp;
+pub mod oauth;
 pub mod stdio;
 
 mod words;
