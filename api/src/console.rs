@@ -4,6 +4,7 @@
 //! people or peers wrote goes through [`text::shown`] and the templates' escaping. A person comes
 //! by their browser session alone; a bearer token opens no page.
 
+mod callback;
 pub(crate) mod cookie;
 mod errors;
 mod form;
@@ -37,6 +38,7 @@ pub(crate) fn routes() -> Router<Api> {
         .route(paths::SIGN_IN, get(sign_in::which_tenant))
         .route(paths::TENANT_SIGN_IN, get(sign_in::page).post(sign_in::submit))
         .route(paths::SIGN_OUT, post(sign_in::sign_out))
+        .route(paths::OAUTH_CALLBACK, get(callback::receive))
         .route(paths::SERVERS_PAGE, get(servers::page))
         .route(paths::QUESTIONS, get(questions::list))
         .route(paths::QUESTION_PAGE, get(questions::page).post(questions::decide))

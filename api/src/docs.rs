@@ -82,6 +82,7 @@ pages! {
     ToolError = "TOOL_ERROR",
     ResponseTooLarge = "RESPONSE_TOO_LARGE",
     NormalizationFailed = "NORMALIZATION_FAILED",
+    OauthDiscoveryFailed = "OAUTH_DISCOVERY_FAILED",
     Cancelled = "CANCELLED",
     Interrupted = "INTERRUPTED",
     Unauthenticated = "UNAUTHENTICATED",

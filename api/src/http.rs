@@ -12,6 +12,7 @@ pub mod inspect;
 pub mod invocations;
 pub mod login;
 pub mod me;
+pub mod oauth;
 pub mod page;
 pub mod permission_grants;
 pub mod permission_requests;
@@ -79,6 +80,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .merge(servers::routes())
         .merge(tools::routes())
         .merge(connections::routes())
+        .merge(oauth::routes())
         .merge(tokens::routes())
         .merge(users::routes())
         .merge(tenant::routes())

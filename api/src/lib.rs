@@ -17,6 +17,7 @@ use axum::{
     Router,
     extract::{MatchedPath, Request},
     middleware,
+    routing::get,
 };
 use domain::limits;
 use ipnet::IpNet;
@@ -95,6 +96,7 @@ pub fn router(api: Api) -> Router {
         .on_failure(());
     let once = middleware::from_fn_with_state(api.clone(), http::idempotency::once);
     json.route_layer(once)
+        .route(paths::CLIENT_DOCUMENT, get(http::oauth::document))
         .merge(docs::routes())
         .merge(gateway::routes())
         .merge(console::routes())

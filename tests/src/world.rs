@@ -28,6 +28,7 @@ use outbound::{
     egress::{AllowRule, EgressRules},
     http::{GuardedHttp, HttpOptions},
     mcp::McpClients,
+    oauth::OAuthClient,
     stdio::{Stdio, StdioRules},
 };
 use reqwest::StatusCode;
@@ -228,6 +229,7 @@ fn ctx(
         db: Db::connect_lazy(&database.app_url, 8).unwrap(),
         clock,
         vault: Vault::new(&ENCRYPTION_KEY.to_owned().into()).unwrap(),
+        oauth: OAuthClient::new(http.clone()),
         mcp: McpClients::new(http, Stdio::new(stdio_rules(&stdio))),
         blobs: Blobs::at(&Url::from_directory_path(dir).unwrap()).unwrap(),
         admission: Admission::local(),

@@ -41,6 +41,7 @@ impl Outcome {
             | Code::ServerMisconfigured
             | Code::Unauthorized
             | Code::InsufficientScope
+            | Code::OauthDiscoveryFailed
             | Code::Conflict
             | Code::RevisionConflict => Self::Park,
 

@@ -31,6 +31,37 @@ pub(crate) fn sent<'a>(headers: &'a HeaderMap, node: &NodeSettings) -> Option<&'
     (values.next().is_none() && is_secret(value)).then_some(value)
 }
 
+/// The cookie of one sign-in at a provider: several may be under way in one browser.
+fn attempt_name(node: &NodeSettings, suffix: &str) -> String {
+    let prefix = if is_encrypted(node) { "__Host-" } else { "" };
+    format!("{prefix}blw-oauth-{suffix}")
+}
+
+/// The secret of the sign-in at a provider that this browser began.
+pub(crate) fn attempt(
+    headers: &HeaderMap,
+    node: &NodeSettings,
+    suffix: &str,
+) -> Option<SecretString> {
+    let wanted = attempt_name(node, suffix);
+    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut values = pairs
+        .flat_map(|pairs| pairs.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .filter_map(|(key, value)| (key == wanted).then_some(value));
+    let value = values.next()?;
+    (values.next().is_none() && is_secret(value)).then(|| SecretString::from(value))
+}
+
+pub(crate) fn set_attempt(node: &NodeSettings, suffix: &str, secret: &SecretString) -> HeaderValue {
+    let seconds = limits::OAUTH_ATTEMPT_SECONDS.default;
+    header_value(node, &attempt_name(node, suffix), secret.expose_secret(), seconds)
+}
+
+pub(crate) fn clear_attempt(node: &NodeSettings, suffix: &str) -> HeaderValue {
+    header_value(node, &attempt_name(node, suffix), "", 0)
+}
+
 /// 256 bits in base64url without padding.
 fn is_secret(value: &str) -> bool {
     let digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -46,16 +77,15 @@ fn has_bearer(headers: &HeaderMap) -> bool {
 
 /// Lax: a link to a question opens it; no other site's form carries it.
 pub(crate) fn set(node: &NodeSettings, secret: &SecretString) -> HeaderValue {
-    header_value(node, secret.expose_secret(), limits::WEB_SESSION_SECONDS.default)
+    header_value(node, name(node), secret.expose_secret(), limits::WEB_SESSION_SECONDS.default)
 }
 
 pub(crate) fn clear(node: &NodeSettings) -> HeaderValue {
-    header_value(node, "", 0)
+    header_value(node, name(node), "", 0)
 }
 
-fn header_value(node: &NodeSettings, value: &str, seconds: u64) -> HeaderValue {
+fn header_value(node: &NodeSettings, name: &str, value: &str, seconds: u64) -> HeaderValue {
     let secure = if is_encrypted(node) { "; Secure" } else { "" };
-    let name = name(node);
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     let mut value = HeaderValue::try_from(text).expect("base64url and words of ours");
     value.set_sensitive(true);

@@ -24,6 +24,12 @@ pub(crate) struct Words {
     pub tenant_help: &'static str,
     pub go_on: &'static str,
 
+    pub not_connected: &'static str,
+    pub callback_denied: &'static str,
+    pub callback_failed: &'static str,
+    pub callback_unknown: &'static str,
+    pub to_connections: &'static str,
+
     pub servers_lead: &'static str,
     pub no_servers: &'static str,
     pub no_servers_configured: &'static str,
@@ -140,6 +146,12 @@ pub(super) const ENGLISH: Words = Words {
     tenant: "Company",
     tenant_help: "Its short name, as in the address that you were given: /t/name/sign-in.",
     go_on: "Go on",
+
+    not_connected: "Not connected",
+    callback_denied: "The provider says that access was not allowed. Nothing was connected, and what was connected before stays so.",
+    callback_failed: "The provider sent you back, but gave no access. Nothing was connected; begin once more.",
+    callback_unknown: "This sign-in cannot be continued: it was begun in another browser, is used up or too old, or the server was changed meanwhile. Begin once more.",
+    to_connections: "Your connections",
 
     servers_lead: "What agents can call tools of, and the state of each.",
     no_servers: "There is no server that you may use yet. A superadmin adds them.",

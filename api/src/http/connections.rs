@@ -77,6 +77,10 @@ pub struct Connection {
     pub reason: Option<ReconnectReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_attempt: Option<PendingAttempt>,
+    /// Where the provider was to be told: `revoked`, `failed` or `not_offered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "revoked")]
+    pub revocation: Option<&'static str>,
 }
 
 /// A sign-in at a provider that was begun.
@@ -122,7 +126,15 @@ impl From<connections::Shown> for Connection {
             last_used_at: shown.last_used_at,
             reason: shown.reason,
             pending_attempt: shown.pending_until.map(|expires_at| PendingAttempt { expires_at }),
+            revocation: None,
         }
+    }
+}
+
+impl From<connections::Cleared> for Connection {
+    fn from(cleared: connections::Cleared) -> Self {
+        let revocation = cleared.revocation.map(connections::Revocation::as_str);
+        Self { revocation, ..cleared.shown.into() }
     }
 }
 
@@ -187,9 +199,10 @@ async fn delete(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
     Id(server): Id<String>,
-    Query(_): Query<Disconnecting>,
+    Query(disconnecting): Query<Disconnecting>,
 ) -> Result<Json<Connection>, Problem> {
-    Ok(Json(connections::clear(&ctx, &caller, &server).await?.into()))
+    let cleared = connections::clear(&ctx, &caller, &server, disconnecting.revoke).await?;
+    Ok(Json(cleared.into()))
 }
 
 /// Takes everybody's credential out. For superadmins, who see no credential.

@@ -9,6 +9,7 @@ use outbound::{
     egress::{AllowRule, EgressRules},
     http::{GuardedHttp, HttpOptions},
     mcp::McpClients,
+    oauth::OAuthClient,
     stdio::{Sandbox, Stdio, StdioRules},
 };
 use runtime::{
@@ -46,13 +47,12 @@ pub(crate) fn ctx(
     let rules = EgressRules { allow: allow_rules(settings), own: needs.own };
     let options =
         HttpOptions { extra_ca: settings.extra_ca.clone(), contact: settings.contact.clone() };
+    let http = GuardedHttp::new(rules, &options)?;
     Ok(Ctx::from(Parts {
         db,
         vault,
-        mcp: McpClients::new(
-            GuardedHttp::new(rules, &options)?,
-            Stdio::new(stdio_rules(settings, needs.object_store)),
-        ),
+        oauth: OAuthClient::new(http.clone()),
+        mcp: McpClients::new(http, Stdio::new(stdio_rules(settings, needs.object_store))),
         blobs: Blobs::at(needs.object_store)?,
         admission: Admission::local(),
         node: clock.mint(),

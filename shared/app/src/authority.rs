@@ -14,9 +14,7 @@ use domain::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderName, header};
-use outbound::mcp::{
-    Authority, Behalf, Mark, Outgoing, Pass, Refusal, RefusalKind, Verdict,
-};
+use outbound::mcp::{Authority, Behalf, Mark, Outgoing, Pass, Refusal, RefusalKind, Verdict};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use store::connections::{Asked, CredentialName, Now, Own};
@@ -179,9 +177,9 @@ impl Right {
     /// Notes the use now and then; nobody waits for it.
     fn touch(&self, ctx: &Ctx, name: CredentialName, own: &Own) {
         let (now, every) = (ctx.now(), limits::CREDENTIAL_TOUCH_MS.millis());
-        let fresh = own.last_used_at.is_some_and(|last| {
-            (now - last).to_std().is_ok_and(|since| since < every)
-        });
+        let fresh = own
+            .last_used_at
+            .is_some_and(|last| (now - last).to_std().is_ok_and(|since| since < every));
         if fresh {
             return;
         }
@@ -214,8 +212,7 @@ impl Right {
         }
         let reason = ReconnectReason::Refused;
         let mut tx = ctx.begin(self.tenant).await?;
-        let cleared =
-            store::connections::clear_exactly(&mut tx, &name, reason, ctx.now()).await?;
+        let cleared = store::connections::clear_exactly(&mut tx, &name, reason, ctx.now()).await?;
         tx.commit().await?;
         if cleared {
             tracing::info!(server = %self.server, "a credential was refused and cleared");

@@ -1,5 +1,6 @@
 //! Personal connections: each person's own account at a server. Nobody acts on another's.
 
+mod clear;
 pub(crate) mod credential;
 pub(crate) mod grant;
 mod list;
@@ -14,8 +15,9 @@ use domain::{
     server::AuthMode,
 };
 use serde_json::json;
-use store::{Tx, connections::Stored, servers::Server};
+use store::{Tx, servers::Server};
 
+pub use clear::{Cleared, Revocation, clear};
 pub use list::{list, one};
 pub use secret::put_secret;
 
@@ -62,23 +64,21 @@ impl PageState {
     }
 }
 
-/// Takes the person's own credential out, whatever it is, and ends every try that is under way. Also of
-/// a server that is switched off. Idempotent; the provider is not told.
-pub async fn clear(ctx: &Ctx, caller: &Caller, server: &str) -> Result<Shown, Error> {
+/// Ends what the person has under way at a server; what is connected stays so. Idempotent.
+pub async fn cancel(ctx: &Ctx, caller: &Caller, server: &str) -> Result<Shown, Error> {
     caller.require_scope(Scope::Approve)?;
     let mut tx = ctx.begin(caller.tenant).await?;
     let server = hold_own(&mut tx, caller, server).await?;
     personal(&server)?;
-    let mut connection =
-        store::connections::lock(&mut tx, &server.id, caller.user, ctx.now()).await?;
-    let was = connection.state;
-    connection.clear(None, ctx.now());
-    store::connections::save(&mut tx, &connection, Stored::Clear).await?;
-    store::oauth_attempts::void_own(&mut tx, &server.id, caller.user).await?;
-    let details = json!({ "was": was, "generation": connection.generation });
-    audit::record(ctx, &mut tx, caller, "connection.cleared", server.id.as_str(), details).await?;
+    let connection = store::connections::lock(&mut tx, &server.id, caller.user, ctx.now()).await?;
+    let sealed = store::connections::credential(&mut tx, &server.id, caller.user).await?;
+    let ended = store::oauth_attempts::void_own(&mut tx, &server.id, caller.user).await?;
+    if ended > 0 {
+        let (id, details) = (server.id.as_str(), json!({ "attempts": ended }));
+        audit::record(ctx, &mut tx, caller, "connection.cancelled", id, details).await?;
+    }
     tx.commit().await?;
-    Ok(list::shown(ctx, &server, Some(connection), None, None))
+    Ok(list::shown(ctx, &server, Some(connection), None, sealed.as_ref()))
 }
 
 /// Takes everybody's credential out. For superadmins. How many were connected.
@@ -110,11 +110,7 @@ pub(crate) async fn clear_everybody(
 }
 
 /// A server that the caller may connect to or has to do with, held against changes until commit.
-pub(crate) async fn hold_own(
-    tx: &mut Tx,
-    caller: &Caller,
-    server: &str,
-) -> Result<Server, Error> {
+pub(crate) async fn hold_own(tx: &mut Tx, caller: &Caller, server: &str) -> Result<Server, Error> {
     let unknown = || Error::not_found("server");
     let found = store::servers::hold(tx, server).await?;
     let found =

@@ -224,7 +224,12 @@ async fn enqueue_discovery(tx: &mut Tx, server: &Server) -> Result<(), StoreErro
     if !server.enabled {
         return Ok(());
     }
-    let job = DiscoverTools { tenant_id: tx.tenant(), server_id: server.id.clone(), user_id: None, attempt: 0 };
+    let job = DiscoverTools {
+        tenant_id: tx.tenant(),
+        server_id: server.id.clone(),
+        user_id: None,
+        attempt: 0,
+    };
     store::jobs::push(tx, &job).await
 }
 

@@ -286,8 +286,7 @@ mod tests {
     fn scopes_that_were_granted_are_needed_no_more() {
         let mut connection = connection();
         connection.needs_scopes = vec!["a".into(), "b".into()];
-        let grant =
-            Grant { scopes: vec!["a".into()], ..Grant::secret(CredentialKind::Oauth) };
+        let grant = Grant { scopes: vec!["a".into()], ..Grant::secret(CredentialKind::Oauth) };
         connection.connect(grant, at(1));
         assert_eq!(connection.needs_scopes, ["b"]);
     }

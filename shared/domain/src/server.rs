@@ -170,7 +170,7 @@ impl ValidServer {
 
     /// Refuses with `INVALID_INPUT` what is valid and not there yet.
     pub fn supported_now(&self) -> Result<(), Error> {
-        if matches!(self.auth_mode, AuthMode::None | AuthMode::SharedHeaders) {
+        if self.auth_mode != AuthMode::Delegation {
             return Ok(());
         }
         let mode = self.auth_mode.as_str();

@@ -26,8 +26,8 @@ mod rows;
 
 pub use orphans::{Orphan, orphan, orphan_names};
 pub use parked::{Held, Parked, park, resume};
-use rows::{ContextRow, digest};
 pub(crate) use rows::ReadBackRow;
+use rows::{ContextRow, digest};
 
 /// The name of a call: who asked, and their own id for it.
 #[derive(Debug, Clone, PartialEq, Eq)]

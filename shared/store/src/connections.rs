@@ -10,11 +10,7 @@ use domain::{
 };
 use uuid::Uuid;
 
-use crate::{
-    CorruptRow, Db, StoreError, Tx,
-    calls::ReadBackRow,
-    vault::Sealed,
-};
+use crate::{CorruptRow, Db, StoreError, Tx, calls::ReadBackRow, vault::Sealed};
 
 pub use refreshing::{
     Refreshed, clear_exactly, lease, need_scopes, release, save_refreshed, touch,
@@ -346,10 +342,7 @@ pub async fn read_back(db: &Db, asked: &Asked<'_>) -> Result<Now, StoreError> {
                 version,
                 state: state.parse().map_err(|_| corrupt("unknown state"))?,
                 reason: reason.map_err(|_| corrupt("unknown reason"))?,
-                sealed: row
-                    .sealed
-                    .zip(row.key_id)
-                    .map(|(token, key_id)| Sealed { token, key_id }),
+                sealed: row.sealed.zip(row.key_id).map(|(token, key_id)| Sealed { token, key_id }),
                 refresh_at: row.refresh_at,
                 expires_at: row.expires_at,
                 last_used_at: row.last_used_at,

@@ -124,11 +124,7 @@ pub async fn forget_unanswered(
 }
 
 /// Ends all tries of a person to connect to a server. How many there were.
-pub async fn void_own(
-    tx: &mut Tx,
-    server: &ServerId,
-    user: UserId,
-) -> Result<u64, StoreError> {
+pub async fn void_own(tx: &mut Tx, server: &ServerId, user: UserId) -> Result<u64, StoreError> {
     forget_unanswered(tx, server, user).await?;
     let done = sqlx::query!(
         "UPDATE mcp_oauth_attempts SET status = 'void', sealed = NULL, key_id = NULL

@@ -54,11 +54,7 @@ pub async fn put(
 }
 
 /// Forgets it: the authorization server does not know it any more.
-pub async fn delete(
-    tx: &mut Tx,
-    issuer: &str,
-    redirect_uri: &str,
-) -> Result<(), StoreError> {
+pub async fn delete(tx: &mut Tx, issuer: &str, redirect_uri: &str) -> Result<(), StoreError> {
     sqlx::query!(
         "DELETE FROM mcp_oauth_clients WHERE tenant_id = $1 AND issuer = $2 AND redirect_uri = $3",
         tx.tenant().0,

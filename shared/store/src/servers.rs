@@ -103,9 +103,8 @@ pub async fn hold(tx: &mut Tx, id_or_slug: &str) -> Result<Option<Server>, Store
 
 /// All of the tenant's, by name.
 pub async fn all(tx: &mut Tx) -> Result<Vec<Server>, StoreError> {
-    let rows = select!("ORDER BY lower(s.name), s.server_id", tx.tenant().0)
-        .fetch_all(tx.conn())
-        .await?;
+    let rows =
+        select!("ORDER BY lower(s.name), s.server_id", tx.tenant().0).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(Server::try_from).collect::<Result<_, _>>()?)
 }
 
@@ -342,6 +341,25 @@ pub async fn put_secret(
     .execute(tx.conn())
     .await?;
     Ok(())
+}
+
+pub async fn secret(
+    tx: &mut Tx,
+    server: &ServerId,
+    kind: SecretKind,
+    name: &str,
+) -> Result<Option<Sealed>, StoreError> {
+    let row = sqlx::query!(
+        "SELECT sealed, key_id FROM mcp_server_secrets
+         WHERE tenant_id = $1 AND server_id = $2 AND kind = $3 AND name = $4",
+        tx.tenant().0,
+        server.as_str(),
+        kind.as_str(),
+        name,
+    )
+    .fetch_optional(tx.conn())
+    .await?;
+    Ok(row.map(|row| Sealed { token: row.sealed, key_id: row.key_id }))
 }
 
 pub async fn delete_secret(

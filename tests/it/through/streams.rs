@@ -144,7 +144,9 @@ async fn changes_of_tools_are_told_when_the_server_says_so_and_when_our_pins_cha
     through.peer.release();
     assert_eq!(stream.next().await["method"], "notifications/tools/list_changed");
     through.peer.change(|setup| setup.tools.clear());
-    app::discovery::run(&through.world.ctx, through.owner.tenant, &through.server, None).await.unwrap();
+    app::discovery::run(&through.world.ctx, through.owner.tenant, &through.server, None)
+        .await
+        .unwrap();
     assert_eq!(stream.next().await["method"], "notifications/tools/list_changed", "once more");
 }
 

@@ -24,10 +24,8 @@ use crate::{
 
 /// Before its use, near its end. False: it could not be refreshed now, and is good until its end.
 pub(super) async fn in_time(ctx: &Ctx, right: &Right, own: &Own) -> Result<bool, Error> {
-    let name = right.credential(outbound::mcp::Mark {
-        generation: own.generation,
-        version: own.version,
-    })?;
+    let name = right
+        .credential(outbound::mcp::Mark { generation: own.generation, version: own.version })?;
     match settle(ctx, right, &name).await {
         Ok(()) => Ok(true),
         Err(error) if error.retryable() && !own.is_over(ctx.now()) => {
@@ -215,11 +213,7 @@ async fn release(ctx: &Ctx, name: &CredentialName, holder: Uuid) -> Result<(), E
 }
 
 /// The next start registers us anew.
-async fn forget_client(
-    ctx: &Ctx,
-    name: &CredentialName,
-    grant: &OauthGrant,
-) -> Result<(), Error> {
+async fn forget_client(ctx: &Ctx, name: &CredentialName, grant: &OauthGrant) -> Result<(), Error> {
     let mut tx = ctx.db.begin(name.tenant).await?;
     store::oauth_clients::delete(&mut tx, &grant.server.issuer, &grant.callback).await?;
     Ok(tx.commit().await?)

@@ -22,8 +22,8 @@ use store::calls::{Context, ContextServer, ContextTool, Wanted};
 use super::{Asked, CallRequest, Fits, pseudo};
 use crate::{
     Ctx,
-    definitions::Validators,
     authority::Who,
+    definitions::Validators,
     target::{Aim, Stored, target},
 };
 

@@ -4,7 +4,6 @@ use domain::{Error, Timestamp, connection, connection::CredentialKind, limits};
 use outbound::oauth::{AuthorizationServer, Client, ExposedClient, Tokens};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroizing;
 
 use crate::Ctx;
 
@@ -27,27 +26,26 @@ struct Written {
     client: ExposedClient,
     resource: String,
     callback: String,
-    access_token: Zeroizing<String>,
-    refresh_token: Option<Zeroizing<String>>,
+    access_token: String,
+    refresh_token: Option<String>,
 }
 
 impl From<Written> for OauthGrant {
     fn from(written: Written) -> Self {
-        let secret = |text: Zeroizing<String>| SecretString::from(text.as_str());
         Self {
             server: written.server,
             client: written.client.into(),
             resource: written.resource,
             callback: written.callback,
-            access_token: secret(written.access_token),
-            refresh_token: written.refresh_token.map(secret),
+            access_token: written.access_token.into(),
+            refresh_token: written.refresh_token.map(SecretString::from),
         }
     }
 }
 
 impl OauthGrant {
     fn form(&self) -> Written {
-        let text = |secret: &SecretString| Zeroizing::new(secret.expose_secret().to_owned());
+        let text = |secret: &SecretString| secret.expose_secret().to_owned();
         Written {
             server: self.server.clone(),
             client: self.client.expose(),

@@ -43,7 +43,7 @@ struct Written {
     resource: String,
     callback: String,
     scopes: Vec<String>,
-    verifier: Zeroizing<String>,
+    verifier: String,
 }
 
 impl Pending {
@@ -54,7 +54,7 @@ impl Pending {
             resource: self.resource.clone(),
             callback: self.callback.clone(),
             scopes: self.scopes.clone(),
-            verifier: Zeroizing::new(self.verifier.expose_secret().to_owned()),
+            verifier: self.verifier.expose_secret().to_owned(),
         };
         let text = serde_json::to_string(&written).map_err(Error::internal)?;
         row.seal(ctx, &SecretString::from(text))
@@ -71,7 +71,7 @@ impl Pending {
             resource: written.resource,
             callback: written.callback,
             scopes: written.scopes,
-            verifier: SecretString::from(written.verifier.as_str()),
+            verifier: SecretString::from(written.verifier),
         })
     }
 }

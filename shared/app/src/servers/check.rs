@@ -17,8 +17,9 @@ use tokio::time::Instant;
 
 use super::{configures, find, lock, one_configured};
 use crate::{
-    Ctx, audit, discovery,
+    Ctx, audit,
     authority::Who,
+    discovery,
     target::{Aim, Stored, target},
 };
 

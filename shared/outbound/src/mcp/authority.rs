@@ -6,8 +6,8 @@ use std::{fmt::Debug, sync::Arc};
 use domain::{Error, ids::ToolId, json::Sha256Digest};
 use futures::future::BoxFuture;
 use http::{HeaderName, Method};
-use secrecy::SecretString;
 use rmcp::transport::auth::WWWAuthenticateParams;
+use secrecy::SecretString;
 use url::Url;
 
 /// Decides over each HTTP request of a client right before it leaves, and supplies the credential that

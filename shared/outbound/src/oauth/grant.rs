@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use domain::Error;
+use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, StatusCode, header};
 use oauth2::{
     AuthType, AuthorizationCode, ClientId, ClientSecret, EndpointNotSet, EndpointSet, HttpRequest,
@@ -43,7 +44,7 @@ impl Grant<'_> {
             .set_pkce_verifier(PkceCodeVerifier::new(verifier.expose_secret().to_owned()))
             .set_redirect_uri(Cow::Owned(redirect))
             .add_extra_param("resource", resource)
-            .request_async(&|request| self.send_for_token(request))
+            .request_async(&self.sender(&self.server.token_endpoint, false))
             .await;
         tokens(&answered.map_err(failed)?)
     }
@@ -58,7 +59,7 @@ impl Grant<'_> {
         let answered = oauth
             .exchange_refresh_token(&refresh_token)
             .add_extra_param("resource", resource)
-            .request_async(&|request| self.send_for_token(request))
+            .request_async(&self.sender(&self.server.token_endpoint, false))
             .await;
         tokens(&answered.map_err(failed)?)
     }
@@ -77,8 +78,7 @@ impl Grant<'_> {
         let request = oauth
             .revoke_token(StandardRevocableToken::RefreshToken(token))
             .map_err(|error| OAuthFailure::Egress(Error::internal(error)))?;
-        let send = |request| self.send_for_revocation(endpoint, request);
-        request.request_async(&send).await.map_err(failed)
+        request.request_async(&self.sender(endpoint, true)).await.map_err(failed)
     }
 
     fn oauth(&self) -> Oauth {
@@ -96,28 +96,29 @@ impl Grant<'_> {
         oauth
     }
 
-    async fn send_for_token(&self, request: HttpRequest) -> Result<HttpResponse, OAuthFailure> {
-        let (parts, body) = request.into_parts();
-        let destination = self.server.destination();
-        let endpoint = &self.server.token_endpoint;
-        let body = Bytes::from(body);
-        let answered = self.wire.post(endpoint, &destination, &parts.headers, body).await?;
-        answer::canonical(&answered)
-    }
-
-    async fn send_for_revocation(
+    /// Sends what the library wants sent. It owns all that it needs: a future that borrowed would not be
+    /// `Send` for every lifetime that the library's trait asks for.
+    fn sender(
         &self,
         endpoint: &Url,
-        request: HttpRequest,
-    ) -> Result<HttpResponse, OAuthFailure> {
-        let (parts, body) = request.into_parts();
+        success_is_enough: bool,
+    ) -> impl Fn(HttpRequest) -> BoxFuture<'static, Result<HttpResponse, OAuthFailure>> {
+        let (wire, endpoint) = (self.wire.clone(), endpoint.clone());
         let destination = self.server.destination();
-        let body = Bytes::from(body);
-        let answered = self.wire.post(endpoint, &destination, &parts.headers, body).await?;
-        if answered.status.is_success() {
-            return Ok(response(StatusCode::OK, Vec::new()));
+        move |request| {
+            let (wire, endpoint, destination) =
+                (wire.clone(), endpoint.clone(), destination.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = Bytes::from(body);
+                let answered = wire.post(&endpoint, &destination, &parts.headers, body).await?;
+                if success_is_enough && answered.status.is_success() {
+                    return Ok(response(StatusCode::OK, Vec::new()));
+                }
+                answer::canonical(&answered)
+            }
+            .boxed()
         }
-        answer::canonical(&answered)
     }
 }
 

@@ -35,11 +35,7 @@ pub async fn lease(
 }
 
 /// Gives the lease back, if it is still the holder's.
-pub async fn release(
-    tx: &mut Tx,
-    name: &CredentialName,
-    holder: Uuid,
-) -> Result<(), StoreError> {
+pub async fn release(tx: &mut Tx, name: &CredentialName, holder: Uuid) -> Result<(), StoreError> {
     sqlx::query!(
         "UPDATE mcp_connections SET refresh_by = NULL, refresh_until = NULL
          WHERE tenant_id = $1 AND server_id = $2 AND user_id = $3 AND refresh_by = $4",
@@ -145,11 +141,7 @@ pub async fn need_scopes(
 }
 
 /// Notes that a credential was used.
-pub async fn touch(
-    tx: &mut Tx,
-    name: &CredentialName,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+pub async fn touch(tx: &mut Tx, name: &CredentialName, now: Timestamp) -> Result<(), StoreError> {
     sqlx::query!(
         "UPDATE mcp_connections SET last_used_at = $5
          WHERE tenant_id = $1 AND server_id = $2 AND user_id = $3 AND generation = $4",
@@ -163,4 +155,3 @@ pub async fn touch(
     .await?;
     Ok(())
 }
-

@@ -133,11 +133,10 @@ async fn claim(ctx: &Ctx, callback: &Callback) -> Result<Option<Claimed>, Error>
         store::oauth_attempts::claim(&mut tx, id, &callback.server, browser, ctx.now()).await?;
     let Some(attempt) = claimed else { return Ok(None) };
     let server = store::servers::find(&mut tx, attempt.server.as_str()).await?;
-    let connection =
-        store::connections::find(&mut tx, &attempt.server, attempt.user).await?;
-    let same = server.is_some_and(|server| {
-        server.enabled && server.config_revision == attempt.config_revision
-    }) && connection.is_some_and(|own| own.generation == attempt.generation);
+    let connection = store::connections::find(&mut tx, &attempt.server, attempt.user).await?;
+    let same = server
+        .is_some_and(|server| server.enabled && server.config_revision == attempt.config_revision)
+        && connection.is_some_and(|own| own.generation == attempt.generation);
     if !same {
         store::oauth_attempts::void(&mut tx, id).await?;
         tx.commit().await?;

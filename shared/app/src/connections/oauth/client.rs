@@ -1,6 +1,10 @@
 //! As which client we come to an authorization server.
 
-use domain::{Code, Error, Timestamp, ids::TenantId, server::{OAuthSettings, Registration}};
+use domain::{
+    Code, Error, Timestamp,
+    ids::TenantId,
+    server::{OAuthSettings, Registration},
+};
 use outbound::oauth::{AuthorizationServer, Client, ExposedClient};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
@@ -79,8 +83,7 @@ async fn registered(
 ) -> Result<Client, Error> {
     let now = ctx.now();
     let mut tx = ctx.db.begin(tenant).await?;
-    let kept =
-        store::oauth_clients::find(&mut tx, &at.issuer, callback.as_str(), now).await?;
+    let kept = store::oauth_clients::find(&mut tx, &at.issuer, callback.as_str(), now).await?;
     tx.commit().await?;
     if let Some(kept) = kept {
         return open(ctx, tenant, &at.issuer, callback, &kept);

@@ -8,9 +8,7 @@ use store::connections::{CredentialName, Stored};
 use super::{AttemptRow, digest_of};
 use crate::{
     Ctx, audit,
-    connections::{
-        Shown, connected, credential::Credential, grant::Brought, hold_own, list,
-    },
+    connections::{Shown, connected, credential::Credential, grant::Brought, hold_own, list},
 };
 
 /// Publishes the credential that a callback brought, for the person who began, if nothing was changed
@@ -30,7 +28,8 @@ pub async fn confirm(
     let server = hold_own(&mut tx, caller, server).await?;
     let mut connection = store::connections::lock(&mut tx, &server.id, caller.user, now).await?;
     let digest = digest_of(result.expose_secret());
-    let Some(attempt) = store::oauth_attempts::spend(&mut tx, &server.id, digest, now).await? else {
+    let Some(attempt) = store::oauth_attempts::spend(&mut tx, &server.id, digest, now).await?
+    else {
         return Err(refused());
     };
     let holds = attempt.user == caller.user

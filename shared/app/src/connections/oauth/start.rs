@@ -64,10 +64,8 @@ pub async fn start(
     let scopes = known.scopes(&settings, &found);
     let us = client::of(ctx, caller.tenant, &server, &settings, &found.server, &callback, &scopes);
     let us = us.await?;
-    let authorization = ctx
-        .oauth
-        .authorize(&found.server, &us, &callback, &found.resource, &scopes)
-        .map_err(|failure| fault(&failure))?;
+    let authorization =
+        ctx.oauth.authorize(&found.server, &us, &callback, &found.resource, &scopes);
 
     let id: OauthAttemptId = ctx.mint();
     let (browser, browser_digest) = secret()?;
@@ -129,11 +127,7 @@ struct Known {
 }
 
 impl Known {
-    async fn load(
-        tx: &mut Tx,
-        caller: &Caller,
-        server: &Server,
-    ) -> Result<Self, Error> {
+    async fn load(tx: &mut Tx, caller: &Caller, server: &Server) -> Result<Self, Error> {
         store::oauth_attempts::forget_unanswered(tx, &server.id, caller.user).await?;
         let own = store::connections::find(tx, &server.id, caller.user).await?;
         let needed = own.as_ref().map(|own| own.needs_scopes.clone()).unwrap_or_default();
@@ -191,10 +185,11 @@ pub(super) fn fault(failure: &OAuthFailure) -> Error {
                 .with_details(json!({ "step": "egress" }))
                 .because(Error::internal(error.public.clone()))
         }
-        OAuthFailure::Unavailable { error, .. } => {
-            Error::new(Code::UpstreamUnavailable, "the server or its provider cannot be reached now")
-                .with_details(json!({ "step": "unavailable" }))
-                .because(Error::internal(error.public.clone()))
-        }
+        OAuthFailure::Unavailable { error, .. } => Error::new(
+            Code::UpstreamUnavailable,
+            "the server or its provider cannot be reached now",
+        )
+        .with_details(json!({ "step": "unavailable" }))
+        .because(Error::internal(error.public.clone())),
     }
 }
