@@ -18,6 +18,7 @@ use serde_json::json;
 use store::{Tx, servers::Server};
 
 pub use clear::{Cleared, Revocation, clear};
+pub(crate) use list::states;
 pub use list::{list, one};
 pub use secret::put_secret;
 

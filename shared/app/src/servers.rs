@@ -17,6 +17,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use domain::{
     Caller, Error, Role,
+    connection::{ConnectionState, CredentialKind},
     ids::{ServerId, TenantId},
     jobs::DiscoverTools,
     server::{AuthMode, FormRules, Variables},
@@ -38,7 +39,10 @@ pub use quarantined::quarantined;
 pub use switch::switch;
 pub use update::update;
 
-use crate::Ctx;
+use crate::{
+    Ctx,
+    connections::{self, PageState},
+};
 
 /// A server as its superadmins see it: everything but the values of its secrets.
 #[derive(Debug, Clone)]
@@ -90,6 +94,9 @@ pub struct Visible {
     pub tags: Vec<String>,
     pub auth_mode: AuthMode,
     pub enabled: bool,
+    pub revision: i64,
+    /// How far the person is.
+    pub state: PageState,
 }
 
 /// A server, as far as the caller may see it.
@@ -116,8 +123,12 @@ pub async fn list(
     rows: i64,
 ) -> Result<Vec<Listed>, Error> {
     let configures = configures(caller);
-    let wanted =
-        Wanted { enabled: !configures, only: caller.reach.sources.as_deref(), after, rows };
+    let wanted = Wanted {
+        usable_by: (!configures).then_some(caller.user),
+        only: caller.reach.sources.as_deref(),
+        after,
+        rows,
+    };
     let mut tx = ctx.begin(caller.tenant).await?;
     let servers = store::servers::page(&mut tx, wanted).await?;
     let cursors: Vec<Cursor> = servers.iter().map(cursor).collect();
@@ -125,7 +136,8 @@ pub async fn list(
         let full = with_secret_names(&mut tx, servers).await?;
         full.into_iter().map(|one| Shown::Configured(Box::new(one))).collect()
     } else {
-        servers.into_iter().map(|server| Shown::Visible(visible(server))).collect()
+        let own = connections::states(ctx, &mut tx, caller.user).await?;
+        servers.into_iter().map(|server| Shown::Visible(visible(server, &own))).collect()
     };
     tx.commit().await?;
     let listed = cursors.into_iter().zip(shown);
@@ -139,11 +151,13 @@ fn cursor(server: &Server) -> Cursor {
 /// One server, by id or slug.
 pub async fn get(ctx: &Ctx, caller: &Caller, server: &str) -> Result<Shown, Error> {
     let mut tx = ctx.begin(caller.tenant).await?;
-    let server = find(&mut tx, caller, server).await?;
     let shown = if configures(caller) {
+        let server = find(&mut tx, caller, server).await?;
         Shown::Configured(Box::new(one_configured(&mut tx, server).await?))
     } else {
-        Shown::Visible(visible(server))
+        let server = connections::hold_own(&mut tx, caller, server).await?;
+        let own = connections::states(ctx, &mut tx, caller.user).await?;
+        Shown::Visible(visible(server, &own))
     };
     tx.commit().await?;
     Ok(shown)
@@ -206,8 +220,15 @@ async fn with_secret_names(
     Ok(configured.collect())
 }
 
-fn visible(server: Server) -> Visible {
+fn visible(server: Server, own: &HashMap<ServerId, ConnectionState>) -> Visible {
     Visible {
+        state: match CredentialKind::of(server.reach.auth_mode) {
+            None => PageState::NotRequired,
+            Some(_) => PageState::Own(
+                own.get(&server.id).copied().unwrap_or(ConnectionState::Disconnected),
+            ),
+        },
+        revision: server.form_revision,
         id: server.id,
         slug: server.slug,
         name: server.name,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use domain::{
     Timestamp,
-    ids::ServerId,
+    ids::{ServerId, UserId},
     server::{GovernanceForm, OAuthSettings, ServerReach, ServerStatus, is_custom_id},
 };
 use sqlx::types::Json;
@@ -130,8 +130,8 @@ pub struct Cursor {
 /// Which servers a list shows.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Switched on ones alone.
-    pub enabled: bool,
+    /// Those alone that are switched on, or that this person is connected to, or was.
+    pub usable_by: Option<UserId>,
     /// These alone.
     pub only: Option<&'a [ServerId]>,
     pub after: Option<&'a Cursor>,
@@ -143,12 +143,15 @@ pub async fn page(tx: &mut Tx, wanted: Wanted<'_>) -> Result<Vec<Server>, StoreE
     let only = texts(wanted.only);
     let after = wanted.after;
     let rows = select!(
-        r#"AND (NOT $2 OR s.enabled)
+        r#"AND ($2::uuid IS NULL OR s.enabled OR EXISTS (
+                   SELECT FROM mcp_connections c
+                   WHERE c.tenant_id = $1 AND c.server_id = s.server_id AND c.user_id = $2
+                     AND c.state <> 'disconnected'))
            AND ($3::timestamptz IS NULL OR (s.created_at, s.server_id COLLATE "C") < ($3, $4))
            AND ($5::text[] IS NULL OR s.server_id = ANY($5))
            ORDER BY s.created_at DESC, s.server_id COLLATE "C" DESC LIMIT $6"#,
         tx.tenant().0,
-        wanted.enabled,
+        wanted.usable_by.map(|user| user.0),
         after.map(|cursor| cursor.created_at),
         after.map(|cursor| cursor.id.as_str()),
         only.as_deref(),

@@ -154,7 +154,9 @@ pub(crate) struct VisibleServer {
     #[schema(value_type = String, example = "none")]
     auth_mode: AuthMode,
     enabled: bool,
-    /// Of the caller's own connection: these modes need none.
+    revision: i64,
+    /// Of the caller's own connection: `not_required`, `disconnected`, `connected` or
+    /// `reconnect_required`.
     #[schema(example = "not_required")]
     state: &'static str,
 }
@@ -306,7 +308,8 @@ impl From<Visible> for VisibleServer {
             tags: visible.tags,
             auth_mode: visible.auth_mode,
             enabled: visible.enabled,
-            state: "not_required",
+            revision: visible.revision,
+            state: visible.state.as_str(),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use domain::{
     Caller, Error, Scope, Timestamp,
     connection::{Connection, ConnectionState, CredentialKind, ReconnectReason},
-    ids::ServerId,
+    ids::{ServerId, UserId},
 };
-use store::{servers::Server, vault::Sealed};
+use store::{Tx, servers::Server, vault::Sealed};
 
 use super::{PageState, Shown, hold_own};
 use crate::Ctx;
@@ -36,6 +36,23 @@ pub async fn list(ctx: &Ctx, caller: &Caller) -> Result<Vec<Shown>, Error> {
         })
     });
     Ok(listed.collect())
+}
+
+/// How far a person is with each server that they had to do with.
+pub(crate) async fn states(
+    ctx: &Ctx,
+    tx: &mut Tx,
+    user: UserId,
+) -> Result<HashMap<ServerId, ConnectionState>, Error> {
+    let own = store::connections::of_person(tx, user).await?;
+    let sealed: HashMap<ServerId, Sealed> =
+        store::connections::credentials_of(tx, user).await?.into_iter().collect();
+    let states = own.into_iter().map(|own| {
+        let unreadable = sealed.get(&own.server).is_some_and(|one| !ctx.vault.can_open(one));
+        let state = if unreadable { ConnectionState::ReconnectRequired } else { own.state };
+        (own.server, state)
+    });
+    Ok(states.collect())
 }
 
 /// How far the caller is with one server.

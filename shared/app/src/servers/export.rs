@@ -13,7 +13,7 @@ pub type Exported = Configured;
 pub async fn export(ctx: &Ctx, caller: &Caller) -> Result<Vec<Exported>, Error> {
     caller.require_role(Role::Superadmin)?;
     let wanted = Wanted {
-        enabled: false,
+        usable_by: None,
         only: caller.reach.sources.as_deref(),
         after: None,
         rows: i64::MAX,
