@@ -1,4 +1,4 @@
-//! What tests stand on: a world, upstream peers, questions.
+//! What tests stand on: a world, upstream peers, an authorization server, questions.
 
 #![expect(
     clippy::unwrap_used,
@@ -6,6 +6,7 @@
     reason = "the harness is test code: a panic is how it says no"
 )]
 
+pub mod authorization_server;
 pub mod browser;
 pub mod children;
 pub mod conformance;

@@ -16,8 +16,10 @@ use http::HeaderMap;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use url::Url;
 
+use crate::authorization_server::Gate;
+
 mod answer;
-mod listener;
+pub(crate) mod listener;
 mod serve;
 
 pub use answer::{Answer, Framing, Step};
@@ -122,7 +124,8 @@ struct State {
     sessions_begun: AtomicUsize,
     held: AtomicUsize,
     most_held: AtomicUsize,
-    connections: AtomicUsize,
+    connections: Arc<AtomicUsize>,
+    gate: Mutex<Option<Arc<Gate>>>,
     released: watch::Sender<bool>,
 }
 
@@ -130,6 +133,7 @@ impl Peer {
     pub async fn start(setup: Setup) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
         let address = listener.local_addr().expect("it is bound");
+        let listener = listener::Cuttable::new(listener);
         let state = Arc::new(State {
             setup: Mutex::new(setup),
             journal: Mutex::default(),
@@ -140,11 +144,11 @@ impl Peer {
             sessions_begun: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             most_held: AtomicUsize::new(0),
-            connections: AtomicUsize::new(0),
+            connections: listener.accepted(),
+            gate: Mutex::default(),
             released: watch::Sender::new(false),
         });
         let router = Router::new().fallback(serve::handle).with_state(Arc::clone(&state));
-        let listener = listener::Cuttable { listener, state: Arc::clone(&state) };
         let serving = tokio::spawn(async move {
             let service = router.into_make_service_with_connect_info::<listener::Cut>();
             axum::serve(listener, service).await.expect("it serves until it is stopped");
@@ -204,6 +208,11 @@ impl Peer {
     /// How results are carried from now on.
     pub fn frame(&self, framing: Framing) {
         *lock(&self.state.framing) = framing;
+    }
+
+    /// From now on nobody gets in without a token.
+    pub(crate) fn guard(&self, gate: Arc<Gate>) {
+        *lock(&self.state.gate) = Some(gate);
     }
 
     /// Changes what the peer is.

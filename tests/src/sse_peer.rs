@@ -14,7 +14,7 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{Query, State},
-    http::{HeaderMap, Response, StatusCode, header},
+    http::{HeaderMap, Method, Response, StatusCode, Uri, header},
     routing::{get, post},
 };
 use futures::StreamExt;
@@ -22,6 +22,8 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use url::Url;
+
+use crate::authorization_server::{Gate, Instead};
 
 /// How a server behaves; may be changed while it runs.
 #[derive(Debug, Clone)]
@@ -68,6 +70,7 @@ struct Served {
     begun: AtomicUsize,
     received: Mutex<Vec<Value>>,
     headers: Mutex<Vec<(String, HeaderMap)>>,
+    gate: Mutex<Option<Arc<Gate>>>,
 }
 
 impl SsePeer {
@@ -80,11 +83,13 @@ impl SsePeer {
             begun: AtomicUsize::new(0),
             received: Mutex::default(),
             headers: Mutex::default(),
+            gate: Mutex::default(),
         });
         let router = Router::new()
             .route("/sse", get(open))
             .route("/moved", get(moved))
             .route("/messages", post(take))
+            .fallback(other)
             .with_state(Arc::clone(&state));
         let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { address, state, serving }
@@ -94,6 +99,11 @@ impl SsePeer {
     #[must_use]
     pub fn url(&self, path: &str) -> Url {
         format!("http://{}{path}", self.address).parse().unwrap()
+    }
+
+    /// From now on nobody gets in without a token.
+    pub(crate) fn guard(&self, gate: Arc<Gate>) {
+        *self.state.gate.lock().unwrap() = Some(gate);
     }
 
     pub fn change(&self, change: impl FnOnce(&mut Habits)) {
@@ -143,8 +153,36 @@ async fn moved(State(state): State<Arc<Served>>) -> Response<Body> {
     Response::builder().status(302).header(header::LOCATION, to).body(Body::empty()).unwrap()
 }
 
+/// Metadata, where the server is protected.
+async fn other(State(state): State<Arc<Served>>, method: Method, uri: Uri) -> Response<Body> {
+    let refused = state.refuse(&method, uri.path(), &HeaderMap::new(), None);
+    refused.unwrap_or_else(|| status(StatusCode::NOT_FOUND, "nothing here"))
+}
+
+impl Served {
+    /// What a guarded server answers instead.
+    fn refuse(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        tool: Option<&str>,
+    ) -> Option<Response<Body>> {
+        let gate = self.gate.lock().unwrap().clone()?;
+        let Instead { status, headers, body } = gate.answer(method, path, headers, tool)?;
+        let mut response = Response::builder().status(status);
+        for (name, value) in headers {
+            response = response.header(name, value);
+        }
+        Some(response.body(Body::from(body)).unwrap())
+    }
+}
+
 async fn open(State(state): State<Arc<Served>>, headers: HeaderMap) -> Response<Body> {
-    state.headers.lock().unwrap().push(("GET".to_owned(), headers));
+    state.headers.lock().unwrap().push(("GET".to_owned(), headers.clone()));
+    if let Some(refused) = state.refuse(&Method::GET, "/sse", &headers, None) {
+        return refused;
+    }
     let habits = state.habits.lock().unwrap().clone();
     if let Some(status) = habits.get_status {
         return Response::builder().status(status).body(Body::from("go away")).unwrap();
@@ -171,8 +209,12 @@ async fn take(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response<Body> {
-    state.headers.lock().unwrap().push(("POST".to_owned(), headers));
+    state.headers.lock().unwrap().push(("POST".to_owned(), headers.clone()));
     let message: Value = serde_json::from_slice(&body).unwrap();
+    let tool = message["params"]["name"].as_str();
+    if let Some(refused) = state.refuse(&Method::POST, "/messages", &headers, tool) {
+        return refused;
+    }
     state.received.lock().unwrap().push(message.clone());
     let habits = state.habits.lock().unwrap().clone();
     let stream = state.streams.lock().unwrap().get(&query["session"]).cloned();
@@ -180,7 +222,7 @@ async fn take(
     if let Some(given) = habits.post_status {
         return status(StatusCode::from_u16(given).unwrap(), "refused");
     }
-    let Some(answer) = answer(&state, &message) else {
+    let Some(answer) = answer(&state, &headers, &message) else {
         return status(StatusCode::ACCEPTED, "Accepted");
     };
     if habits.answers_in_post {
@@ -197,12 +239,22 @@ async fn take(
     status(StatusCode::ACCEPTED, "Accepted")
 }
 
-fn answer(state: &Served, message: &Value) -> Option<String> {
+fn answer(state: &Served, headers: &HeaderMap, message: &Value) -> Option<String> {
+    let gate = state.gate.lock().unwrap().clone();
     let id = message.get("id").filter(|_| message["method"].is_string())?;
+    let (tool, arguments) = (&message["params"]["name"], &message["params"]["arguments"]);
+    let known = gate.as_ref().zip(tool.as_str());
+    let known = known.and_then(|(gate, tool)| gate.call(headers, tool, arguments));
     let result = match message["method"].as_str()? {
         "initialize" => json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}},
             "serverInfo": {"name": "sse-peer", "version": "1"}}),
-        "tools/list" => json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}),
+        "tools/list" => {
+            let gated = gate.map(|_| Gate::tools()).unwrap_or_default();
+            let gated = gated.iter().map(|tool| serde_json::from_str(tool).unwrap());
+            let echo = json!({"name": "echo", "inputSchema": {"type": "object"}});
+            json!({"tools": std::iter::once(echo).chain(gated).collect::<Vec<Value>>()})
+        }
+        "tools/call" if let Some(known) = known => known,
         "tools/call" => match message["params"]["name"].as_str()? {
             "never" => return None,
             "cut" => {

@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
@@ -20,19 +20,28 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::State;
+pub(crate) struct Cuttable {
+    listener: TcpListener,
+    accepted: Arc<AtomicUsize>,
+}
 
-pub(super) struct Cuttable {
-    pub(super) listener: TcpListener,
-    pub(super) state: Arc<State>,
+impl Cuttable {
+    pub(crate) fn new(listener: TcpListener) -> Self {
+        Self { listener, accepted: Arc::default() }
+    }
+
+    /// How many connections were accepted so far.
+    pub(crate) fn accepted(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.accepted)
+    }
 }
 
 /// Set, nothing more is written to the connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cut(Arc<AtomicBool>);
+pub(crate) struct Cut(Arc<AtomicBool>);
 
 impl Cut {
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
@@ -44,7 +53,7 @@ impl Cut {
     }
 }
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     cut: Cut,
 }
@@ -57,7 +66,7 @@ impl Listener for Cuttable {
         let (stream, address) = Listener::accept(&mut self.listener).await;
         // Two small writes must not wait for each other's acknowledgement.
         stream.set_nodelay(true).expect("a connected socket");
-        self.state.connections.fetch_add(1, Ordering::SeqCst);
+        self.accepted.fetch_add(1, Ordering::SeqCst);
         (Connection { stream, cut: Cut::default() }, address)
     }
 

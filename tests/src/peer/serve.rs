@@ -21,6 +21,7 @@ use super::{
     listener::Cut,
     lock,
 };
+use crate::authorization_server::Instead;
 
 #[derive(Default, Deserialize)]
 struct Message<'a> {
@@ -72,6 +73,15 @@ pub(super) async fn handle(
     let id = received.id.clone().unwrap_or_else(|| "null".to_owned());
     let method = received.rpc.clone().unwrap_or_default();
 
+    let gate = lock(&state.gate).clone();
+    if let Some(gate) = &gate {
+        let tool = received.tool.as_deref();
+        let instead = gate.answer(&received.method, &received.path, &received.headers, tool);
+        if let Some(Instead { status, headers, body }) = instead {
+            return carry(&state, &cut, &received, &id, Answer::Status { status, headers, body })
+                .await;
+        }
+    }
     if let Some(answer) = State::next(&state.methods, &method) {
         return carry(&state, &cut, &received, &id, answer).await;
     }
@@ -102,6 +112,13 @@ pub(super) async fn handle(
         "tools/list" => Answer::Result(page(&setup, params.cursor.as_deref())),
         "tools/call" => {
             let tool = received.tool.as_deref().unwrap_or_default();
+            let arguments = received.arguments.as_deref().unwrap_or("null");
+            let arguments = serde_json::from_str(arguments).unwrap_or_default();
+            let known = gate.and_then(|gate| gate.call(&received.headers, tool, &arguments));
+            if let Some(known) = known {
+                return carry(&state, &cut, &received, &id, Answer::Result(known.to_string()))
+                    .await;
+            }
             State::next(&state.tools, tool).unwrap_or(Answer::Echo)
         }
         "ping" => Answer::Result("{}".to_owned()),
