@@ -1,6 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how they fail")]
 
 mod broker;
+mod connections;
 mod cut_off;
 mod discovery;
 mod docs;
