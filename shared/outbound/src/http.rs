@@ -113,7 +113,7 @@ pub struct Reply {
 impl Origin {
     /// Sends one request; adds to `sent` for each request that goes out.
     ///
-    /// Within the origin a GET follows any redirect and a POST 307 and 308, at most [`limits::REDIRECTS`] times; any other
+    /// Within the origin a GET follows any redirect and others 307 and 308, at most [`limits::REDIRECTS`] times; any other
     /// redirect is `UPSTREAM_FORMAT`, so that no header of ours ever reaches another origin.
     pub async fn send(
         &self,
@@ -139,6 +139,10 @@ impl Origin {
                 .send()
                 .await
                 .map_err(Failure::from_reqwest)?;
+            // Of HTTP/2 the client itself keeps that limit.
+            if header_bytes(response.headers()) > limits::HEADER_BYTES.size() {
+                return Err(failure::format("the server's headers are larger than the limit"));
+            }
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
                 return Ok(Reply { response, url });
@@ -155,11 +159,10 @@ impl Origin {
         response: &reqwest::Response,
     ) -> Result<Url, Failure> {
         let keeps_method = *method == Method::GET
-            || *method == Method::POST
-                && matches!(
-                    response.status(),
-                    StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
-                );
+            || matches!(
+                response.status(),
+                StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+            );
         response
             .headers()
             .get(header::LOCATION)
@@ -168,6 +171,10 @@ impl Origin {
             .filter(|next| keeps_method && next.origin() == self.url.origin())
             .ok_or_else(|| failure::format("the server redirects elsewhere"))
     }
+}
+
+fn header_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
 /// Resolves the one name of an origin and lets judged addresses through.
