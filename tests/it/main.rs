@@ -20,6 +20,7 @@ mod list_changes;
 mod listener;
 mod nodes;
 mod outbound_blobs;
+mod outbound_breaks;
 mod outbound_calls;
 mod outbound_discovery;
 mod outbound_legacy_sse;

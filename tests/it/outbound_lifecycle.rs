@@ -122,12 +122,47 @@ async fn a_session_refused_with_400_is_not_relied_on_again() {
         headers: vec![("content-type", "application/json".to_owned())],
         body: body.to_owned(),
     };
-    peer.script("echo", [refusal, Answer::Echo]);
+    peer.script("echo", [refusal.clone(), Answer::Echo]);
+    peer.script_method("ping", [refusal]);
     let failure = call(&clients, &target, tool_call("echo", "{}")).await.unwrap_err();
     assert_eq!(failure.rpc.map(|rpc| rpc.code), Some(-32000));
     assert_eq!(peer.calls().len(), 2, "400 proves nothing: not sent again");
     call(&clients, &target, tool_call("echo", "{}")).await.unwrap();
     assert_eq!(peer.received("initialize").len(), 2);
+}
+
+/// 404 is what the specification has a server say; these are what some say instead.
+#[tokio::test]
+async fn a_session_refused_in_whatever_way_is_not_relied_on_for_ever() {
+    let said = |code| Answer::Error { code, message: "Session not found".to_owned() };
+    for refusal in [Answer::status(410), Answer::status(422), Answer::status(500), said(-32001)] {
+        let peer = Peer::start(Setup::older()).await;
+        let (clients, target) = (clients(), target(&peer.url()));
+        call(&clients, &target, tool_call("echo", "{}")).await.unwrap();
+        peer.script("echo", [refusal.clone(), Answer::Echo]);
+        peer.script_method("ping", [refusal.clone()]);
+        let failure = call(&clients, &target, tool_call("echo", "{}")).await.unwrap_err();
+        assert_eq!(failure.ran, Ran::Unknown, "{refusal:?}: it proves nothing");
+        assert_eq!(peer.calls().len(), 2, "{refusal:?}: not sent again");
+        call(&clients, &target, tool_call("echo", "{}")).await.unwrap();
+        assert_eq!(peer.received("initialize").len(), 2, "{refusal:?}");
+        let begun = &peer.received("initialize")[1];
+        assert_eq!(begun.header("mcp-session-id"), "", "{refusal:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_answers_a_ping_stays() {
+    let peer = Peer::start(Setup::older()).await;
+    let (clients, target) = (clients(), target(&peer.url()));
+    peer.script("echo", [Answer::status(500), Answer::status(503), Answer::Echo]);
+    for _ in 0..2 {
+        call(&clients, &target, tool_call("echo", "{}")).await.unwrap_err();
+    }
+    call(&clients, &target, tool_call("echo", "{}")).await.unwrap();
+    assert_eq!(peer.received("initialize").len(), 1);
+    // 503 is about who stands before the server.
+    assert_eq!(peer.received("ping").len(), 1);
 }
 
 #[tokio::test]

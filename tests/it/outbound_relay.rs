@@ -259,6 +259,33 @@ async fn a_server_that_was_told_what_we_can_may_ask_for_input_and_gets_it() {
 }
 
 #[tokio::test]
+async fn a_server_that_only_wants_to_be_asked_again_is_asked_again() {
+    let peer = Peer::start(Setup::modern()).await;
+    let (clients, target) = (clients(), target(&peer.url()));
+    let later = |state: &str| {
+        let more = r#""inputRequests":{},"#;
+        Answer::Result(format!(
+            r#"{{"resultType":"input_required",{more}"requestState":"{state}"}}"#
+        ))
+    };
+    // It keeps nothing: who asks may be told to come back with what it said.
+    peer.script("echo", [later("one"), later("tw\\u006f"), Answer::Echo]);
+    let answer = call(&clients, &target, tool_call("echo", r#"{"n":1.10}"#)).await.unwrap();
+    assert!(!answer.input_required && text(&answer).contains(r#""structuredContent":{"n":1.10}"#));
+    let calls = peer.calls();
+    let of = |at: usize| serde_json::from_str::<serde_json::Value>(&calls[at].body).unwrap();
+    let states: Vec<_> = (0..3).map(|at| of(at)["params"]["requestState"].clone()).collect();
+    assert_eq!(serde_json::json!(states), serde_json::json!([null, "one", "two"]));
+    assert!(calls.iter().all(|one| !one.body.contains("inputResponses")));
+    assert!(calls[0].id != calls[1].id && calls[1].id != calls[2].id);
+
+    peer.script("echo", [later("again")]);
+    let failure = call(&clients, &target, tool_call("echo", "{}")).await.unwrap_err();
+    assert_eq!(failure.error.code, Code::UpstreamFormat);
+    assert_eq!(peer.calls().len(), 3 + domain::limits::INPUT_ROUNDS.size());
+}
+
+#[tokio::test]
 async fn a_batch_is_read_as_its_messages() {
     let peer = Peer::start(Setup::older()).await;
     let batch = r#"[{"method":"notifications/message","params":{"data":1}}, {"id":$ID,"result":{"content":[ ]}}]"#;

@@ -4,6 +4,7 @@ import argparse
 import pathlib
 import sys
 
+import bugs
 import clients
 import guide
 import lifecycle
@@ -12,6 +13,7 @@ import parallel
 import peers
 import questions
 import table
+import traps_people
 import verbatim
 from house import Failed, House, Service
 from raw import VERSIONS, Raw
@@ -19,14 +21,15 @@ from report import Report
 from schemas import Schemas
 
 
-PARTS = ["table", "guide", "questions", "parallel", "bytes", "manners", "life"]
+PARTS = ["table", "guide", "questions", "parallel", "bytes", "manners", "bugs", "life"]
 
 
 def arguments():
     parser = argparse.ArgumentParser()
-    for name in ("rig", "rig-home", "schemas", "bin", "work", "out", "compatibility", "guide"):
+    for name in ("rig", "rig-home", "schemas", "bin", "work", "out", "compatibility", "guide", "bugs"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--only", help=f"some of: {', '.join(PARTS)}")
+    parser.add_argument("--entries", help="the bugs of these entries alone (D10,E24)")
     parser.add_argument("--servers", help="the table with these rows alone (slugs of table.py)")
     parser.add_argument("--clients", help="the table with these columns alone (parts of their names)")
     return parser.parse_args()
@@ -38,6 +41,8 @@ class Proof:
         self.service, self.report = Service(self.house), Report()
         self.schemas = Schemas(options.schemas)
         self.guide_page, self.servers = options.guide, []
+        self.entries = options.entries.split(",") if options.entries else None
+        self.noisy, self.traps = [], None
         self.rows = set(options.servers.split(",")) if options.servers else None
         self.columns = options.clients.split(",") if options.clients else [""]
 
@@ -47,8 +52,9 @@ class Proof:
     def register(self):
         self.servers = peers.servers(self.house)
         programs = [server for server in self.servers if server.transport == "stdio"]
+        self.noisy = [peers.Server(self.house, **row) for row in traps_people.PROGRAMS]
         if self.service.knows("--stdio"):
-            self.service.allow(programs)
+            self.service.allow(programs + self.noisy)
         self.service.start()
         for server in self.servers:
             self.report.register(server, lambda server=server: peers.register(self.service, server))
@@ -136,6 +142,10 @@ class Proof:
         for path, what, proof in odd.proofs(server):
             self.report.prove("Odd manners", f"{what} (`/{path}`)", proof)
 
+    def bugs(self):
+        self.traps = bugs.Bugs(self.house, self.service, self.report, self.noisy)
+        self.traps.run(self.entries)
+
     def life(self):
         house, service, demo = self.house, self.service, self.server("demo")
 
@@ -167,7 +177,9 @@ def main():
     finally:
         proof.house.stop_all()
     pages = []
-    if set(PARTS) - {"table"} <= set(parts):
+    if proof.traps and not options.entries:
+        pages.append((options.bugs, proof.traps.page()))
+    if set(PARTS) - {"table", "bugs"} <= set(parts):
         pages.append((options.out, proof.report.page()))
     if "table" in parts and not options.servers and not options.clients:
         pages.append((options.compatibility, proof.report.compatibility()))

@@ -14,6 +14,7 @@ mod asks;
 pub(super) mod begin;
 mod calls;
 mod ears;
+mod entries;
 mod errors;
 mod holders;
 mod question;

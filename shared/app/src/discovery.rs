@@ -162,8 +162,10 @@ fn read(raw: &str) -> Result<Definition, UnusableTool> {
 /// What a superadmin should know of a list that could not be taken as a whole.
 fn incomplete(truncated: bool, problems: &[ToolProblem]) -> Option<String> {
     if truncated {
-        let most = limits::TOOLS_PER_SERVER.default;
-        return Some(format!("the server lists more than {most} tools; the rest is left out"));
+        let (tools, pages) = (limits::TOOLS_PER_SERVER.default, limits::TOOL_PAGES.default);
+        return Some(format!(
+            "the server lists more than {tools} tools or {pages} pages; the rest is left out"
+        ));
     }
     let count = problems.len();
     (count > 0).then(|| format!("{count} tools are left out: they have no usable name"))

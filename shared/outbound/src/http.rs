@@ -113,7 +113,7 @@ pub struct Reply {
 impl Origin {
     /// Sends one request; adds to `sent` for each request that goes out.
     ///
-    /// Within the origin a GET follows any redirect and a POST 307 and 308, at most [`limits::REDIRECTS`] times; any other
+    /// Within the origin a GET follows any redirect and others 307 and 308, at most [`limits::REDIRECTS`] times; any other
     /// redirect is `UPSTREAM_FORMAT`, so that no header of ours ever reaches another origin.
     pub async fn send(
         &self,
@@ -147,13 +147,19 @@ impl Origin {
         if url.origin() != self.url.origin() {
             return Err(Failure::not_run(Error::internal("request beyond the client's origin")));
         }
-        self.client
+        let response = self
+            .client
             .request(method.clone(), url.clone())
             .headers(headers.clone())
             .body(body.clone())
             .send()
             .await
-            .map_err(Failure::from_reqwest)
+            .map_err(Failure::from_reqwest)?;
+        // Of HTTP/2 the client itself keeps that limit.
+        if header_bytes(response.headers()) > limits::HEADER_BYTES.size() {
+            return Err(failure::format("the server's headers are larger than the limit"));
+        }
+        Ok(response)
     }
 
     fn follow(
@@ -163,11 +169,10 @@ impl Origin {
         response: &reqwest::Response,
     ) -> Result<Url, Failure> {
         let keeps_method = *method == Method::GET
-            || *method == Method::POST
-                && matches!(
-                    response.status(),
-                    StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
-                );
+            || matches!(
+                response.status(),
+                StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+            );
         response
             .headers()
             .get(header::LOCATION)
@@ -176,6 +181,10 @@ impl Origin {
             .filter(|next| keeps_method && next.origin() == self.url.origin())
             .ok_or_else(|| failure::format("the server redirects elsewhere"))
     }
+}
+
+fn header_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
 /// Resolves the one name of an origin and lets judged addresses through.

@@ -37,6 +37,7 @@ mod mirror;
 mod params;
 mod pool;
 mod relay;
+mod rounds;
 mod sse;
 mod standing;
 mod wire;

@@ -57,6 +57,22 @@ async fn lists_are_the_servers_and_leave_no_record() {
 }
 
 #[tokio::test]
+async fn one_bad_entry_costs_a_list_nothing_else() {
+    let through = Through::new(Setup::older()).await;
+    let bad =
+        r#"{"resources":[{"uri":"demo://a","name":"a","mimeType":null},{"uri":"demo://b"},7]}"#;
+    through.peer.script_method("resources/list", [Answer::Result(bad.to_owned())]);
+    let session = through.initialize(&json!({})).await;
+    for reply in [
+        through.older(&session, "resources/list", &json!({})).await,
+        through.modern("resources/list", json!({})).await,
+    ] {
+        let listed = &reply.json()["result"]["resources"];
+        assert_eq!(*listed, json!([{ "uri": "demo://a", "name": "a" }]));
+    }
+}
+
+#[tokio::test]
 async fn an_older_session_speaks_to_its_own_upstream_session() {
     let through = Through::new(Setup::older()).await;
     scripted(&through);

@@ -47,6 +47,8 @@ pub enum Step {
     Reply(&'static str),
     /// Waits for [`release`](super::Peer::release).
     Release,
+    /// The connection breaks.
+    Break,
 }
 
 impl Step {

@@ -258,9 +258,13 @@ fn talk(state: &Arc<State>, id: &str, steps: Vec<Step>) -> Response<Body> {
                         hold(&state).await;
                         continue;
                     }
+                    Step::Break => {
+                        let broken = std::io::Error::other("broken on purpose");
+                        return Some((Err(broken), (state, steps, reply)));
+                    }
                 };
                 let piece = piece.replace("$ID", &id).replace("$REPLY", &reply);
-                return Some((Ok::<_, std::io::Error>(Bytes::from(piece)), (state, steps, reply)));
+                return Some((Ok(Bytes::from(piece)), (state, steps, reply)));
             }
         }
     });

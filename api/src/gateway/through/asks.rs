@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::{
     asker,
     ears::Ears,
-    errors, no_method,
+    entries, errors, no_method,
     results::{Kind, shaped},
     source,
     wish::Wish,
@@ -92,6 +92,7 @@ async fn asked(
     match answer {
         Ok(result) => {
             let kind = Kind { cacheable: method.ends_with("/list") };
+            let result = entries::sound(method, &result);
             Ok(Answer::result(id, &shaped(&result, kind, None, scene.era)?))
         }
         Err(refused) => match refused.rpc {

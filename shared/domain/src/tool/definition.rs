@@ -131,8 +131,14 @@ fn advisory_warnings(node: &Node<'_>) -> Vec<Warning> {
         .collect()
 }
 
+/// MCP's `Icon`: clients reject a whole list for one of another form.
 fn is_icon(node: &Node<'_>) -> bool {
-    node.member("src").is_some_and(|src| src.as_text().is_some())
+    let is_text = |node: &Node<'_>| node.as_text().is_some();
+    let all = |name: &str, fits: &dyn Fn(&Node<'_>) -> bool| node.member(name).is_none_or(fits);
+    node.member("src").is_some_and(is_text)
+        && all("mimeType", &is_text)
+        && all("sizes", &|sizes| matches!(sizes, Node::List(sizes) if sizes.iter().all(is_text)))
+        && all("theme", &|theme| matches!(theme.as_text(), Some("light" | "dark")))
 }
 
 fn output_schema(node: &Node<'_>) -> Result<String, SchemaProblem> {

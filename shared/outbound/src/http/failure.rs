@@ -47,7 +47,8 @@ impl Failure {
                     .because(error),
             );
         }
-        if error.is_decode() {
+        // What breaks while a body is read comes as one kind with what cannot be decompressed.
+        if error.is_decode() && !is_broken(&error) {
             return Self::unknown(
                 Error::new(Code::UpstreamFormat, "the server's answer cannot be decompressed")
                     .because(error),
@@ -58,14 +59,22 @@ impl Failure {
 }
 
 fn refusal(error: &reqwest::Error) -> Option<Refused> {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(current) = cause {
-        if let Some(refused) = current.downcast_ref::<Refused>() {
-            return Some(*refused);
-        }
-        cause = current.source();
-    }
-    None
+    causes(error).find_map(|cause| cause.downcast_ref::<Refused>().copied())
+}
+
+/// The connection broke, whatever was made of its bytes.
+fn is_broken(error: &reqwest::Error) -> bool {
+    causes(error).any(<dyn std::error::Error>::is::<hyper::Error>)
+}
+
+type Cause = dyn std::error::Error + 'static;
+
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &Cause> {
+    std::iter::successors(Some(error as &Cause), |cause| {
+        // An I/O error that wraps another names the other's source, not the other.
+        let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        wrapped.map(|inner| inner as &Cause).or_else(|| cause.source())
+    })
 }
 
 /// The answer is not what the protocol asks for.

@@ -22,7 +22,7 @@ pub struct Call {
     /// notifications dropped.
     pub relay: Option<Relay>,
     /// Declared to a server of 2026-07-28 with this request (JSON of `ClientCapabilities`), which may
-    /// then answer `input_required`. `None`: none. The older eras declare them when a session begins.
+    /// then ask something (`input_required`). `None`: none. The older eras declare them when a session begins.
     pub capabilities: Option<Arc<RawValue>>,
     /// Ask for progress: its notifications reach the relay with the params as they came. The token in
     /// them is ours, to be replaced by whoever passes them on.

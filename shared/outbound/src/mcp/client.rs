@@ -13,7 +13,6 @@ use domain::{Code, Error, limits};
 use http::{HeaderValue, StatusCode};
 use rmcp::model::{ErrorCode, ProtocolVersion};
 use secrecy::ExposeSecret;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -23,6 +22,7 @@ use super::{
     handshake::{self, Session},
     line::{Abandoned, Line},
     params,
+    rounds::{Finished, finished},
     standing::Standing,
     wire::{self, Message, RpcError},
 };
@@ -207,18 +207,33 @@ impl Client {
     }
 
     /// Sends a call. What the server proved not to have looked at, because it lost the session, is
-    /// sent once more in a new one, unless the session was somebody's own; nothing else is sent twice.
+    /// sent once more in a new one, unless the session was somebody's own; nothing else is sent twice
+    /// but for what the server asks again: with its `requestState` and no question (2026-07-28,
+    /// basic/patterns/mrtr), which is ours to do where the caller cannot be asked anything.
     pub(super) async fn call(&self, call: &Call, trail: &Trail) -> Result<Answer, CallFailure> {
-        let build = |session: &Session| {
-            params::message(self.channel.next_id(), call, session.sender.as_ref())
-        };
-        let asking = Asking { cap: cap(call.response_limit), relay: call.relay.as_ref(), trail };
-        let Got { session, result } = self.ask(build, &asking).await?;
-        let input_required = finished(&session, call, &result).map_err(|words| {
+        let unfit = |words: &str| {
             CallFailure::from(Failure::unknown(Error::new(Code::UpstreamFormat, words)))
-        })?;
-        let upstream_requests = trail.requests.load(Ordering::Relaxed);
-        Ok(Answer { raw: result, upstream_requests, input_required })
+        };
+        let mut call = Cow::Borrowed(call);
+        for _ in 0..limits::INPUT_ROUNDS.default {
+            let build = |session: &Session| {
+                params::message(self.channel.next_id(), &call, session.sender.as_ref())
+            };
+            let asking =
+                Asking { cap: cap(call.response_limit), relay: call.relay.as_ref(), trail };
+            let Got { session, result } = self.ask(build, &asking).await?;
+            let input_required = match finished(&session, &call, &result).map_err(unfit)? {
+                Finished::Complete => false,
+                Finished::Asks => true,
+                Finished::Again(state) => {
+                    call.to_mut().come_back(state);
+                    continue;
+                }
+            };
+            let upstream_requests = trail.requests.load(Ordering::Relaxed);
+            return Ok(Answer { raw: result, upstream_requests, input_required });
+        }
+        Err(unfit("the server asked for input again and again, and gave no answer"))
     }
 
     /// One request of ours.
@@ -272,13 +287,13 @@ impl Client {
                     renewed = true;
                 }
                 Fault::Lost => return Err(CallFailure::not_run(lost_again())),
-                Fault::Rpc { status, error } => {
-                    self.doubt(&session, status, &error);
+                Fault::Rpc { error, .. } => {
+                    self.doubt(&session, &error);
                     return Err(refused(error));
                 }
                 Fault::Failed { status, failure } => {
-                    if status == Some(StatusCode::BAD_REQUEST) && session.link.session.is_some() {
-                        session.suspect.store(true, Ordering::Relaxed);
+                    if status.is_some_and(|status| !handshake::is_about_neither(status)) {
+                        suspect(&session);
                     }
                     return Err(failure.into());
                 }
@@ -307,19 +322,24 @@ impl Client {
         Ok(session)
     }
 
-    /// A session that may be lost: a shared one is begun anew, an own one is tried with a ping.
+    /// A session that may be lost is tried with a ping: that is answered in any living session.
     async fn settle(&self, doubted: &Arc<Session>, trail: &Trail) -> Result<Arc<Session>, Error> {
-        if !self.own {
-            return self.renew(doubted, trail).await;
-        }
         let ping = wire::message(Some(self.channel.next_id()), "ping", None::<()>)?;
         let sent = self.channel.request(&doubted.link, &ping, cap(0), trail, None);
-        match in_time(async { Ok(sent.await) }).await? {
-            Err(
-                Fault::Lost
-                | Fault::Rpc { status: StatusCode::BAD_REQUEST, .. }
-                | Fault::Failed { status: Some(StatusCode::BAD_REQUEST), .. },
-            ) => self.renew(doubted, trail).await,
+        let answer = match in_time(async { Ok(sent.await) }).await {
+            Err(_) if !self.own => return self.renew(doubted, trail).await,
+            answer => answer?,
+        };
+        match answer {
+            Err(Fault::Lost) => self.renew(doubted, trail).await,
+            Err(Fault::Rpc { status, error }) if refuses_session(status, &error) => {
+                self.renew(doubted, trail).await
+            }
+            Err(Fault::Failed { status: Some(status), .. })
+                if !handshake::is_about_neither(status) =>
+            {
+                self.renew(doubted, trail).await
+            }
             Err(Fault::Failed { failure, .. }) => Err(failure.error),
             Ok(_) | Err(Fault::Rpc { .. }) => {
                 doubted.suspect.store(false, Ordering::Relaxed);
@@ -328,17 +348,32 @@ impl Client {
         }
     }
 
-    /// Some servers refuse an unknown session with 400 and an error of their own instead of 404.
+    /// Some servers refuse an unknown session with a status or an error of their own instead of 404.
     /// That proves nothing, so nothing is sent again; but the next call does not rely on the session.
-    fn doubt(&self, session: &Session, status: StatusCode, error: &RpcError) {
+    fn doubt(&self, session: &Session, error: &RpcError) {
         if error.code == i64::from(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION.0) && !self.own {
             self.dead.store(true, Ordering::Relaxed);
         }
-        let own_code = (-32_099..=-32_000).contains(&error.code);
-        if status == StatusCode::BAD_REQUEST && own_code && session.link.session.is_some() {
-            session.suspect.store(true, Ordering::Relaxed);
+        if is_servers_own(error) {
+            suspect(session);
         }
     }
+}
+
+fn suspect(session: &Session) {
+    if session.link.session.is_some() {
+        session.suspect.store(true, Ordering::Relaxed);
+    }
+}
+
+/// JSON-RPC 2.0, section 5.1: left to each server.
+fn is_servers_own(error: &RpcError) -> bool {
+    (-32_099..=-32_000).contains(&error.code)
+}
+
+/// The answer to a ping in a session that is no more.
+fn refuses_session(status: StatusCode, error: &RpcError) -> bool {
+    status == StatusCode::BAD_REQUEST || is_servers_own(error)
 }
 
 impl Drop for Client {
@@ -356,29 +391,6 @@ impl Drop for Client {
     }
 }
 
-/// Checks of a result no more than the protocol needs: that it is an object, and finished. True: it
-/// asks for input, and may.
-fn finished(session: &Session, call: &Call, result: &[u8]) -> Result<bool, &'static str> {
-    #[derive(Deserialize)]
-    struct Peek<'a> {
-        #[serde(borrow, default, rename = "resultType")]
-        result_type: Option<Cow<'a, str>>,
-    }
-    let peek = match result.first() {
-        Some(b'{') => serde_json::from_slice::<Peek<'_>>(result).ok(),
-        _ => None,
-    };
-    let older = session.sender.is_none();
-    match peek.as_ref().map(|peek| peek.result_type.as_deref()) {
-        Some(Some("input_required")) if !older && call.may_ask() => Ok(true),
-        Some(Some("input_required")) => Err("the server asked for input that was not offered"),
-        Some(None | Some("complete")) => Ok(false),
-        Some(Some(_)) if older => Ok(false),
-        Some(Some(_)) => Err("the server answered with a kind of result that was not asked for"),
-        None => Err("the server's result is not an object"),
-    }
-}
-
 impl Call {
     /// A request without anything besides.
     pub(super) fn plain(what: What) -> Self {
@@ -393,17 +405,6 @@ impl Call {
             meta: None,
             pinned: None,
         }
-    }
-
-    /// Whether the server may answer with `input_required` (2026-07-28, basic/patterns/mrtr).
-    fn may_ask(&self) -> bool {
-        let asks = match &self.what {
-            What::Tool { .. } => true,
-            What::Request { method, .. } => {
-                matches!(*method, "tools/call" | "prompts/get" | "resources/read")
-            }
-        };
-        asks && self.capabilities.is_some()
     }
 }
 

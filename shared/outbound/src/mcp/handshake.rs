@@ -38,7 +38,7 @@ pub(super) struct Session {
     pub(super) sender: Option<Sender>,
     /// `None` in a session that was begun elsewhere.
     pub(super) about: Option<About>,
-    /// The server may have forgotten it: begin anew before the next call.
+    /// The server may have forgotten it: to be tried before the next call.
     pub(super) suspect: AtomicBool,
 }
 
@@ -185,6 +185,19 @@ pub(super) fn nothing() -> Arc<RawValue> {
 /// Whether a failed probe says that asking again is vain: the server cannot be reached, refuses the
 /// credential, asks to slow down, or is down. Anything else may be an older server's surprise.
 fn decides_alone(fault: Fault) -> Result<(), Error> {
+    match fault {
+        Fault::Failed { status, failure }
+            if failure.ran == Ran::No || status.is_some_and(is_about_neither) =>
+        {
+            Err(failure.error)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A status that says something of credentials, of rates or of who stands before the server: nothing
+/// of versions or sessions.
+pub(super) fn is_about_neither(status: StatusCode) -> bool {
     const DECISIVE: [StatusCode; 6] = [
         StatusCode::UNAUTHORIZED,
         StatusCode::FORBIDDEN,
@@ -193,14 +206,7 @@ fn decides_alone(fault: Fault) -> Result<(), Error> {
         StatusCode::SERVICE_UNAVAILABLE,
         StatusCode::GATEWAY_TIMEOUT,
     ];
-    match fault {
-        Fault::Failed { status, failure }
-            if failure.ran == Ran::No || status.is_some_and(|is| DECISIVE.contains(&is)) =>
-        {
-            Err(failure.error)
-        }
-        _ => Ok(()),
-    }
+    DECISIVE.contains(&status)
 }
 
 /// The newest version that we offer and the server names; the newest of all where it names none.

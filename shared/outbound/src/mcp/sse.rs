@@ -52,6 +52,14 @@ impl Parser {
         Self { last_event_id: self.last_event_id, retry: self.retry, ..Self::default() }
     }
 
+    /// The data of the event that a clean end of the stream leaves without its blank line.
+    pub(super) fn left(&self) -> Option<Bytes> {
+        let (line, data) = (self.line.clone(), self.data.clone());
+        let mut rest = Self { line, data, begun: self.begun, ..Self::default() };
+        rest.feed(b"\n\n");
+        rest.next().map(|event| event.data)
+    }
+
     pub(super) fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
@@ -151,6 +159,17 @@ mod tests {
     fn unknown_fields_and_lines_without_colon_are_ignored() {
         let (events, _) = read(&[b"weird: 1\nnothing\ndata\ndata: x\n\n"]);
         assert_eq!(events, [pair("", "\nx")]);
+    }
+
+    #[test]
+    fn what_the_end_cuts_off_is_left() {
+        for stream in ["data: 1\n\nid: 2\ndata: x", "data: x\n", "data: x\r"] {
+            let mut parser = Parser::default();
+            parser.feed(stream.as_bytes());
+            while parser.next().is_some() {}
+            assert_eq!(parser.left().unwrap(), "x", "{stream:?}");
+        }
+        assert_eq!(Parser::default().left(), None);
     }
 
     #[test]

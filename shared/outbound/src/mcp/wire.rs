@@ -151,7 +151,11 @@ struct Envelope<'a> {
 }
 
 /// The messages of a body: one, or those of a batch, which 2025-03-26 has us receive.
+///
+/// A byte order mark before them is ignored, as RFC 8259 (section 8.1) allows.
 pub(super) fn messages(body: &Bytes) -> Result<Vec<Bytes>, Failure> {
+    let body =
+        &body.strip_prefix(b"\xEF\xBB\xBF").map_or(body.clone(), |rest| body.slice_ref(rest));
     if body.trim_ascii_start().first() != Some(&b'[') {
         return Ok(vec![body.clone()]);
     }

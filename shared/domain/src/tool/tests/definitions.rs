@@ -129,6 +129,27 @@ fn what_else_breaks_a_clients_list_is_mended() {
 }
 
 #[test]
+fn icons_that_clients_do_not_take_are_left_out() {
+    let src = "https://example.com/i.png";
+    let list_of = |icon: &Value| {
+        list(&tool(&with("icons", json!([{ "src": src }, icon])))).get("icons").cloned()
+    };
+    let good =
+        json!({ "src": src, "sizes": ["48x48", "any"], "mimeType": "image/png", "theme": "dark" });
+    assert_eq!(list_of(&good), Some(json!([{ "src": src }, good])));
+    for bad in [
+        json!({ "src": src, "sizes": "48x48" }),
+        json!({ "src": src, "sizes": [48] }),
+        json!({ "src": src, "mimeType": 7 }),
+        json!({ "src": src, "theme": "blue" }),
+        json!({ "src": 7 }),
+        json!("icon"),
+    ] {
+        assert_eq!(list_of(&bad), None, "{bad}");
+    }
+}
+
+#[test]
 fn words_for_a_model_are_visible_wherever_they_stand() {
     let definition = tool(&json!({
         "name": "echo",

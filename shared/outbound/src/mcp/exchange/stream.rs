@@ -183,6 +183,11 @@ impl<'a> Conversation<'a> {
                 Ok(Some(chunk)) => self.feed(parser, &chunk),
                 Ok(None) if self.ends_line() => self.feed(parser, b"\n"),
                 Ok(None) => {
+                    // WHATWG drops such an event; some servers end right after their answer.
+                    let left = parser.left().and_then(|data| self.hear(&data).ok().flatten());
+                    if let Some(outcome) = left {
+                        return Ok(Ended::Answered(outcome));
+                    }
                     let words = "the server ended the stream without an answer";
                     return Ok(Ended::Broken(unavailable(words)));
                 }
