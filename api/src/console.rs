@@ -1,4 +1,4 @@
-//! The pages: signing in, servers with their state, questions and their decisions.
+//! The pages: signing in, the own password, servers with their state, questions and their decisions.
 //!
 //! Rendered here, without scripts: each page is a document with an address, each change a form. What
 //! people or peers wrote goes through [`text::shown`] and the templates' escaping. A person comes
@@ -9,6 +9,7 @@ pub(crate) mod cookie;
 mod errors;
 mod form;
 mod next;
+mod password;
 mod questions;
 mod servers;
 mod sign_in;
@@ -39,6 +40,7 @@ pub(crate) fn routes() -> Router<Api> {
         .route(paths::TENANT_SIGN_IN, get(sign_in::page).post(sign_in::submit))
         .route(paths::SIGN_OUT, post(sign_in::sign_out))
         .route(paths::OAUTH_CALLBACK, get(callback::receive))
+        .route(paths::PASSWORD_PAGE, get(password::page).post(password::submit))
         .route(paths::SERVERS_PAGE, get(servers::page))
         .route(paths::QUESTIONS, get(questions::list))
         .route(paths::QUESTION_PAGE, get(questions::page).post(questions::decide))
@@ -69,6 +71,7 @@ struct Person {
 enum Current {
     Servers,
     Questions,
+    Password,
     Neither,
 }
 
@@ -84,6 +87,10 @@ impl Shell {
 
     fn at_questions(&self) -> bool {
         self.current == Current::Questions
+    }
+
+    fn at_password(&self) -> bool {
+        self.current == Current::Password
     }
 }
 

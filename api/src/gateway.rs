@@ -204,9 +204,9 @@ async fn serve(
     let headers = request.headers().clone();
     let body = body::read(request, limits::GATEWAY_BODY_BYTES.size()).await.map_err(Box::new)?;
     if scene.through.is_some()
-        && let Some((id, reply)) = message::reply(&body)
+        && let Some(replies) = message::replies(&body)
     {
-        return Ok(legacy::answered(&scene, &headers, &id, reply));
+        return Ok(legacy::answered(&scene, &headers, replies));
     }
     let message = match message::parse(&body) {
         Ok(Body::One(message)) => message,

@@ -25,7 +25,7 @@ async function visitor(options = {}) {
   page.faults = [];
   page.on("console", (line) => {
     // A refusal is what some journeys want; the browser notes each on its console.
-    if (!/status of (401|404|409)/.test(line.text())) page.faults.push(line.text());
+    if (!/status of (401|404|409|422)/.test(line.text())) page.faults.push(line.text());
   });
   page.on("pageerror", (error) => page.faults.push(String(error)));
   page.on("request", (request) => {
@@ -98,6 +98,28 @@ await journey("sign-in", async (page) => {
   assert.equal(new URL(page.url()).pathname, "/t/default/sign-in", "back shows nothing");
 });
 
+await journey("password", async (page) => {
+  await signIn(page);
+  const change = async (current, next) => {
+    await page.goto("/me/password");
+    await tabTo(page, "Sign out");
+    for (const text of [current, next, next]) {
+      await page.keyboard.press("Tab");
+      await type(page, text);
+    }
+    await page.keyboard.press("Enter");
+  };
+  await change("a wrong password", "another password");
+  await page.getByRole("alert").getByText("That is not your password.").waitFor();
+  for (const [current, next] of [
+    [house.password, "another password"],
+    ["another password", house.password],
+  ]) {
+    await change(current, next);
+    await page.getByRole("status").getByText("Your password is changed").waitFor();
+  }
+});
+
 await journey("servers", async (page) => {
   await signIn(page);
   await page.waitForURL("**/servers");
@@ -159,6 +181,7 @@ await journey("every page in every form", async () => {
     await signIn(page);
     for (const [name, path] of [
       ["servers", "/servers"],
+      ["password", "/me/password"],
       ["questions", "/questions"],
       ["question", question],
       ["decided", house.decided],

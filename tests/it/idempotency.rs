@@ -10,7 +10,10 @@ use http::Method;
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use sqlx::PgPool;
-use tests::world::{Person, World, eventually};
+use tests::{
+    browser::Browser,
+    world::{Person, World, eventually},
+};
 
 pub(crate) struct Stage {
     pub(crate) world: World,
@@ -190,6 +193,45 @@ async fn a_key_is_up_to_128_printable_characters() {
     let two = two.json(&json!({ "title": "does not fit" })).send().await.unwrap();
     assert_eq!(two.status(), StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(stage.sessions("does not fit").await, 0);
+}
+
+#[tokio::test]
+async fn a_key_of_a_browser_session_is_that_sessions() {
+    let stage = Stage::new().await;
+    let password = "correct horse battery";
+    let new = secrecy::SecretString::from(password);
+    app::users::set_password(&stage.world.ctx, "acme", &stage.ann.email, new).await.unwrap();
+    let signed_in = async || {
+        let mut browser = Browser::at(&stage.world.url);
+        assert_eq!(browser.sign_in("acme", &stage.ann.email, password).await.status, 303);
+        browser
+    };
+    let ask = async |browser: &Browser, title: &str| {
+        let request = browser.request(Method::POST, "/api/sessions");
+        let request = request.header("sec-fetch-site", "same-origin");
+        let request = request.header("idempotency-key", "key").json(&json!({ "title": title }));
+        Answered::of(request.send().await.unwrap()).await
+    };
+    let (mut one, two) = (signed_in().await, signed_in().await);
+    let first = ask(&one, "hers").await;
+    assert_eq!((first.status, first.replayed), (StatusCode::CREATED, false));
+    assert_eq!(ask(&one, "hers").await, first.again());
+    assert_eq!(ask(&one, "another").await.code(), "IDEMPOTENCY_KEY_REUSED");
+    // The same person in another browser, and by a token, has keys of their own.
+    assert!(!ask(&two, "hers").await.replayed);
+    let token = stage.world.full_token(&stage.ann).await;
+    let by_token = Stage { token, ..stage };
+    assert!(!by_token.make_session("key", "hers").await.replayed);
+    assert_eq!(by_token.sessions("hers").await, 3);
+
+    // What another site's page sends is neither done nor remembered; nor is it after the session.
+    let foreign = one.request(Method::POST, "/api/sessions").header("idempotency-key", "foreign");
+    let foreign = foreign.header("sec-fetch-site", "cross-site").json(&json!({}));
+    assert_eq!(foreign.send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    assert_eq!(by_token.keys().await.len(), 3);
+    let old = one.clone();
+    one.submit("/sign-out", &[]).await;
+    assert_eq!(ask(&old, "hers").await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]

@@ -109,6 +109,7 @@ pub(crate) struct Case {
     foreign: Fate,
     colleague: Fate,
     open: bool,
+    by_session: bool,
 }
 
 impl Case {
@@ -117,7 +118,13 @@ impl Case {
     pub(crate) fn new(method: Method, route: &'static str, prepare: Prepare) -> Self {
         let needs = if method.is_safe() { "api:read" } else { "api:write" };
         let (foreign, colleague) = (Fate::Refused(404), Fate::Refused(404));
-        Self { method, route, prepare, needs, role: Role::Member, foreign, colleague, open: false }
+        let (role, open, by_session) = (Role::Member, false, false);
+        Self { method, route, prepare, needs, role, foreign, colleague, open, by_session }
+    }
+
+    /// A route of browser sessions alone: every token is refused. That it works stands in `sign_in`.
+    pub(crate) fn by_session(method: Method, route: &'static str, prepare: Prepare) -> Self {
+        Self { by_session: true, ..Self::new(method, route, prepare) }
     }
 
     /// A route that anybody may ask without a token.
@@ -225,6 +232,12 @@ impl Case {
     async fn play(&self, stage: &Stage, wrong: &mut Vec<String>) {
         let mut say =
             |words: String| wrong.push(format!("{} {}: {words}", self.method, self.route));
+        if self.by_session {
+            for (token, status) in [("", 401), ("blw_unknown", 401), (&stage.ann_token, 403)] {
+                self.refuses(stage, "whoever is not signed in", token, status, &mut say).await;
+            }
+            return;
+        }
         let token = if self.open { "" } else { stage.ann_token.as_str() };
         let (status, body) = self.send(stage, token, &(self.prepare)(stage).await).await;
         if !(200..300).contains(&status) {

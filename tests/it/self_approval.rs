@@ -24,6 +24,8 @@ use tests::{
 enum Fate {
     /// 403 for every kind.
     Never,
+    /// The same, or 404 where the kind is not told of it.
+    Unseen,
     /// Done with `api:write`, 403 without.
     Writes,
     /// Done with `api:write` and `admin`, 403 otherwise.
@@ -49,6 +51,8 @@ struct Stage {
     peer: Peer,
     selected: String,
     other: String,
+    /// A server that an import brought, and nobody confirmed.
+    imported: String,
     /// A session that reaches nothing, in a project that reaches nothing.
     narrow: String,
     project: String,
@@ -76,6 +80,7 @@ impl Stage {
             full,
             selected: String::new(),
             other: String::new(),
+            imported: String::new(),
             narrow: String::new(),
             project: String::new(),
             asking: String::new(),
@@ -87,6 +92,9 @@ impl Stage {
         };
         stage.selected = stage.server("selected").await;
         stage.other = stage.server("other").await;
+        let entries = json!({ "mcpServers": { "unseen": { "url": stage.peer.url() } } });
+        let imported = stage.done(Method::POST, "/api/mcp/servers/import", entries).await;
+        stage.imported = id(&imported["items"][0]);
         let tenant = json!({ "enabledSourceIds": [stage.selected] });
         stage.done(Method::PATCH, "/api/tenant", tenant).await;
         let tools = "/api/mcp/servers/selected/tools";
@@ -170,6 +178,8 @@ impl Stage {
                 WHERE policy <> 'deny' AND server_id = ANY($2)
             UNION ALL SELECT 'usable ' || server_id || tool_id FROM mcp_tools
                 WHERE enabled AND pin = 'approved' AND server_id = ANY($2)
+            UNION ALL SELECT 'confirmed ' || server_id FROM mcp_servers
+                WHERE imported AND NOT unconfirmed
             UNION ALL SELECT 'may approve ' || token_id FROM api_tokens WHERE 'approve' = ANY(scopes)
             UNION ALL SELECT 'signed in ' || web_session_id FROM web_sessions
             UNION ALL SELECT 'can sign in ' || user_id FROM users WHERE password_hash IS NOT NULL";
@@ -195,7 +205,7 @@ async fn no_token_that_can_call_can_permit() {
         for attempt in attempts(&stage) {
             let Attempt { method, route, path, body, fate } = attempt;
             let done = match fate {
-                Fate::Never | Fate::Open(_) => false,
+                Fate::Never | Fate::Unseen | Fate::Open(_) => false,
                 Fate::Writes => kind >= 1,
                 Fate::Configures => kind >= 2,
             };
@@ -204,6 +214,7 @@ async fn no_token_that_can_call_can_permit() {
             let what = format!("{scopes}: {method} {route} {body}: {status} {answer}");
             let fits = match fate {
                 Fate::Open(expected) => status == expected,
+                Fate::Unseen => [403, 404].contains(&status),
                 _ if done => (200..300).contains(&status),
                 _ => status == 403,
             };
@@ -243,7 +254,7 @@ async fn every_unsafe_route_is_attempted() {
 /// In an order in which the earlier ones take nothing away from the later ones.
 #[expect(clippy::too_many_lines, reason = "a table: one line an attempt")]
 fn attempts(stage: &Stage) -> Vec<Attempt> {
-    use Fate::{Configures, Never, Open, Writes};
+    use Fate::{Configures, Never, Open, Unseen, Writes};
     let mut list = Vec::new();
     let mut attempt = |method: Method, route: &'static str, body: Value, fate: Fate| {
         let path = route
@@ -327,6 +338,9 @@ fn attempts(stage: &Stage) -> Vec<Attempt> {
     let guess = json!({ "email": stage.ann.email, "password": "a guess" });
     attempt(Method::POST, "/api/t/{tenant}/login", guess, Open(401));
     attempt(Method::POST, "/api/logout", Value::Null, Open(204));
+    // Nor does a token become a password.
+    let password = json!({ "current": "a guess", "new": "long enough" });
+    attempt(Method::PUT, "/api/me/password", password, Never);
     // A person can approve, or raise one who does.
     let person =
         json!({ "email": "eve@acme.test", "role": "superadmin", "password": "long enough" });
@@ -368,6 +382,14 @@ fn attempts(stage: &Stage) -> Vec<Attempt> {
     attempt(Method::DELETE, "/api/sessions/{session}", Value::Null, Writes);
     attempt(Method::DELETE, "/api/projects/{project}", Value::Null, Writes);
     attempt(Method::DELETE, "/api/mcp/servers/{server}", Value::Null, Configures);
+    // What a file brought is contacted once somebody who may approve looked at it.
+    list.push(Attempt {
+        method: Method::POST,
+        route: "/api/mcp/servers/{server}/test",
+        path: format!("/api/mcp/servers/{}/test", stage.imported),
+        body: json!({ "confirm": true, "configRevision": 1 }),
+        fate: Unseen,
+    });
     // `denied` and `off` are tried as well as the tool that may be called.
     let tools = ["echo", "denied", "off"];
     list.into_iter()

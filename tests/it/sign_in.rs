@@ -2,6 +2,7 @@
 
 mod forgery;
 mod login;
+mod new_password;
 mod pages;
 mod questions;
 mod sessions;

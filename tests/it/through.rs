@@ -68,8 +68,12 @@ impl Through {
     }
 
     async fn begin(&self, capabilities: &Value) -> Reply {
+        self.begin_as("2025-11-25", capabilities).await
+    }
+
+    async fn begin_as(&self, version: &str, capabilities: &Value) -> Reply {
         let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "protocolVersion": version, "capabilities": capabilities,
             "clientInfo": {"name": "t", "version": "1"},
         }});
         self.post(&[], body.to_string()).await

@@ -59,6 +59,9 @@ const NOT_IN_DOMAIN: [&str; 6] = ["tokio", "sqlx", "reqwest", "getrandom", "futu
 
 const MOST_LINES: usize = 500;
 
+/// The home of every number.
+const LIMITS: &str = "shared/domain/src/limits.rs";
+
 #[test]
 fn crates_import_what_the_table_allows() {
     let allowed: BTreeMap<&str, &[&str]> = IMPORTS.into();
@@ -124,6 +127,27 @@ fn nothing_is_left_unfinished() {
         }
     }
     assert!(found.is_empty(), "unfinished:\n{}", found.join("\n"));
+}
+
+#[test]
+fn a_span_of_time_has_its_reason_in_limits_rs() {
+    let units = ["micros", "millis", "secs", "mins"];
+    let mut found = Vec::new();
+    for file in tree::files().iter().filter(|file| file.is_shipped() && file.path != LIMITS) {
+        let text = file.text();
+        // Tests stand at the end of their file.
+        let shipped = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (index, line) in shipped.lines().enumerate() {
+            let literal = |unit: &&str| {
+                let (_, after) = line.split_once(&format!("Duration::from_{unit}("))?;
+                after.starts_with(|c: char| c.is_ascii_digit()).then_some(())
+            };
+            if units.iter().any(|unit| literal(unit).is_some()) {
+                found.push(format!("{}:{}: {}", file.path, index + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "numbers that belong in {LIMITS}:\n{}", found.join("\n"));
 }
 
 #[test]
@@ -238,6 +262,15 @@ fn is_fresh(path: &str, expected: &str) {
 }
 
 impl File {
+    /// Rust of ours that may use `domain`: neither tests nor the demo server, which knows nothing of us.
+    fn is_shipped(&self) -> bool {
+        let rooms = ["api/", "worker/", "shared/", "deploy/bailiwick/"];
+        rooms.iter().any(|room| self.path.starts_with(room))
+            && self.has_extension(&["rs"])
+            && !self.path.ends_with("tests.rs")
+            && !self.path.contains("/tests/")
+    }
+
     fn is_generated(&self) -> bool {
         self.path == "docs/openapi.json"
             || self.path.starts_with(".sqlx/")

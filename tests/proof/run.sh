@@ -11,35 +11,10 @@
 #   PROOF_TABLE         the table that is written (docs/compatibility.md)
 #   PROOF_KEEP=1        keep the working directory, with the log of every process
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-
-shared=${SHARED:-$root/../shared}
-if [ ! -x "$shared/rig/run.sh" ] || [ ! -d "$shared/mcp-schema" ]; then
-    echo "proof: nothing was proven: $shared has no rig/ and mcp-schema/ (set SHARED)"
-    exit 0
-fi
-shared=$(cd "$shared" && pwd)
-built=$(cd "${BIN_DIR:-$root/target/debug}" && pwd)
-
-"$shared/rig/install.sh" servers python inspector remote langchain pyservers
-# shellcheck source=/dev/null
-. "$shared/rig/env.sh"
-
-# The private Postgres of root runs as another account, which must pass through.
-work=$(mktemp -d "${TMPDIR:-/tmp}/proof.XXXXXXXX")
-chmod 711 "$work"
-# The same programs throughout, whatever is built meanwhile.
-bin=$work/bin
-mkdir "$bin"
-cp "$built/bailiwick" "$built/bailiwick-demo" "$bin/"
-finish() {
-    status=$?
-    trap - EXIT
-    if [ "${PROOF_KEEP:-}" = 1 ]; then echo "kept: $work"; else rm -rf "$work"; fi
-    exit "$status"
-}
-trap finish EXIT
+# shellcheck source=tests/proof/preamble.sh
+. "$(dirname "$0")/preamble.sh"
+needs_rig mcp-schema servers python inspector remote langchain pyservers
+makes_work
 
 # The rig's own environment has a JSON Schema validator, pinned with the rest.
 PYTHONDONTWRITEBYTECODE=1 "$RIG_HOME/venv/mcp1/bin/python" "$here/prove.py" \

@@ -17,9 +17,8 @@ use super::{
     fault::{self, Fault},
     headers::{self, PROTOCOL_VERSION, SESSION_ID},
     in_flight::Key,
-    message::{Message, RequestId},
-    through::{self, Reply},
-    tools,
+    message::{Message, Replies, RequestId},
+    through, tools,
     voice::Voice,
 };
 
@@ -97,20 +96,20 @@ pub(super) fn resume(scene: &Scene, headers: &HeaderMap) -> Result<Scene, Refusa
     resumed(scene, headers).map(|(scene, _)| scene)
 }
 
-/// An answer to a question that a server asked through us (MCP 2025-11-25: Transports, "Sending
-/// Messages to the Server").
-pub(super) fn answered(
-    scene: &Scene,
-    headers: &HeaderMap,
-    id: &RequestId,
-    reply: Reply,
-) -> Response {
-    let scene = match resume(scene, headers) {
-        Ok(scene) => scene,
+/// Answers to questions that a server asked through us (MCP 2025-11-25: Transports, "Sending Messages to
+/// the Server").
+pub(super) fn answered(scene: &Scene, headers: &HeaderMap, replies: Replies) -> Response {
+    let (scene, version) = match resumed(scene, headers) {
+        Ok(resumed) => resumed,
         Err(refusal) => return refusal.render(scene),
     };
+    if replies.batch && version != ProtocolVersion::V_2025_03_26.as_str() {
+        return no_batches().into_response();
+    }
     if let Some(session) = scene.mcp_session {
-        scene.memory.questions.answer(session, id, reply);
+        for (id, reply) in replies.each {
+            scene.memory.questions.answer(session, &id, reply);
+        }
     }
     StatusCode::ACCEPTED.into_response()
 }

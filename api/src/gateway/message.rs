@@ -92,10 +92,31 @@ impl<'a> Message<'a> {
     }
 }
 
-/// An answer of the client to a question of a server, if the body is one: `result` or `error`, without a
-/// method.
-pub(super) fn reply(body: &[u8]) -> Option<(RequestId, Reply)> {
-    let members = Members::parse(std::str::from_utf8(body).ok()?)?;
+/// What a client answers to questions of a server.
+#[derive(Debug)]
+pub(super) struct Replies {
+    pub each: Vec<(RequestId, Reply)>,
+    /// 2025-03-26 alone has batches.
+    pub batch: bool,
+}
+
+/// Answers of the client to questions of a server, if the body is one, or a batch of nothing else: `result`
+/// or `error`, without a method.
+pub(super) fn replies(body: &[u8]) -> Option<Replies> {
+    let text = std::str::from_utf8(body).ok()?.trim_start();
+    if !text.starts_with('[') {
+        return Some(Replies { each: vec![reply(text)?], batch: false });
+    }
+    let messages: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+    if messages.is_empty() || messages.len() > limits::BATCH_MESSAGES.size() {
+        return None;
+    }
+    let each: Option<_> = messages.into_iter().map(|one| reply(one.get())).collect();
+    Some(Replies { each: each?, batch: true })
+}
+
+fn reply(text: &str) -> Option<(RequestId, Reply)> {
+    let members = Members::parse(text)?;
     if members.get("method").is_some() || members.string("jsonrpc").as_deref() != Some("2.0") {
         return None;
     }
@@ -258,9 +279,21 @@ mod tests {
 
     #[test]
     fn an_answer_has_a_result_or_an_error_and_no_method() {
-        let id = |body: &str| reply(body.as_bytes()).map(|(id, _)| id.json().to_owned());
-        assert_eq!(id(r#"{"jsonrpc":"2.0","id":"a","result":{}}"#).unwrap(), "\"a\"");
-        assert_eq!(id(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1}}"#).unwrap(), "1");
+        let id = |body: &str| {
+            let replies = replies(body.as_bytes())?;
+            let ids = replies.each.iter().map(|(id, _)| id.json().to_owned());
+            Some((ids.collect::<Vec<_>>().join(" "), replies.batch))
+        };
+        let found = |ids: &str, batch: bool| Some((ids.to_owned(), batch));
+        let (one, two) =
+            (r#"{"jsonrpc":"2.0","id":"a","result":{}}"#, r#"{"jsonrpc":"2.0","id":1,"error":{}}"#);
+        assert_eq!(id(one), found("\"a\"", false));
+        assert_eq!(id(two), found("1", false));
+        assert_eq!(id(&format!(" [{one},{two}]")), found("\"a\" 1", true));
+        let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
+        for body in ["[]".to_owned(), format!("[{one},{ping}]"), format!("[{one},7]")] {
+            assert_eq!(id(&body), None, "{body}");
+        }
         for body in [
             r#"{"jsonrpc":"2.0","id":1,"result":7}"#,
             r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,

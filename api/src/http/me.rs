@@ -1,24 +1,26 @@
-//! Who the caller is.
+//! Who the caller is, and their password.
 
-use app::Ctx;
-use axum::{Json, extract::State};
+use app::{Ctx, users::Change};
+use axum::{Json, extract::State, http::StatusCode};
 use domain::{
     Caller,
     ids::{TenantId, UserId},
 };
-use serde::Serialize;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     Api,
     caller::Authenticated,
-    http::terms,
+    guard::Client,
+    http::{body::Body, terms},
     paths,
-    problem::{Problem, Refused},
+    problem::{BadBody, Problem, Refused, TooMany},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(me))
+    OpenApiRouter::new().routes(routes!(me)).routes(routes!(change_password))
 }
 
 /// The caller, as far as this token or session reaches.
@@ -56,6 +58,35 @@ async fn me(
 ) -> Result<Json<Me>, Problem> {
     let me = app::users::me(&ctx, &caller).await?;
     Ok(Json(Me::of(&caller, me)))
+}
+
+/// Another password.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PasswordForm {
+    #[schema(value_type = String, format = Password)]
+    pub current: SecretString,
+    /// 8 to 1024 characters.
+    #[schema(value_type = String, format = Password, min_length = 8, max_length = 1024)]
+    pub new: SecretString,
+}
+
+/// Changes the password of whoever is signed in; no token may. Every other browser session of theirs
+/// ends, tokens stay.
+///
+/// A `current` that is not theirs counts as an attempt to sign in: too many make one wait.
+#[utoipa::path(put, path = paths::MY_PASSWORD, tag = "people", security(("session" = [])),
+    request_body = PasswordForm,
+    responses((status = 204, description = "It is changed."), Refused, BadBody, TooMany))]
+async fn change_password(
+    State(ctx): State<Ctx>,
+    Authenticated(caller): Authenticated,
+    client: Client,
+    Body(form): Body<PasswordForm>,
+) -> Result<StatusCode, Problem> {
+    let change = Change { current: form.current, new: form.new, network: client.network };
+    app::users::change_password(&ctx, &caller, change).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 impl Me {

@@ -8,8 +8,9 @@ use app::{
     servers::{Asks, Cursor, Shown},
 };
 use axum::{Json, extract::State, http::StatusCode};
-use domain::{Timestamp, ids::ServerId, server::ServerForm};
+use domain::{Code, Error, Timestamp, ids::ServerId, server::ServerForm};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::json::{CheckAnswer, ServerAnswer, ServerBody};
@@ -136,20 +137,24 @@ async fn switch(
 
 /// What a test may be told.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TestForm {
     /// That somebody looked at what an imported server makes us contact, and agrees. Needs the scope
-    /// `approve`.
+    /// `approve`, and `configRevision`.
     #[serde(default)]
     pub confirm: bool,
+    /// The one of `details.confirm` that was looked at.
+    pub config_revision: Option<i64>,
 }
 
 /// Connects to a server and lists its tools, with a client of its own, also while it is switched
 /// off. Nothing is called. Only a superadmin's test is written down, as the server's status.
 ///
 /// The first test of an imported server asks: 409 with `details.confirm`, which says whom it would
-/// contact and with what (`commandLine` or `url`, names of headers and variables). The same with
-/// `{"confirm": true}` does it, and it is not asked again. Nobody is asked about a server that was
+/// contact and with what (`commandLine` and `cwd`, or `url`; names of headers, environment and
+/// variables), and the `configRevision` of that. The same with `{"confirm": true, "configRevision": …}`
+/// does it. It is not asked again until something of this changes; a change that came in between is
+/// 409 `REVISION_CONFLICT` with the new `details.confirm`. Nobody is asked about a server that is
 /// switched on.
 #[utoipa::path(post, path = paths::SERVER_TEST, tag = "servers",
     params(("server" = String, Path, description = "id or slug")),
@@ -163,8 +168,22 @@ async fn test(
     Id(server): Id<String>,
     Maybe(form): Maybe<TestForm>,
 ) -> Result<Json<CheckAnswer>, Problem> {
-    let asks = if form.confirm { Asks::Confirmed } else { Asks::Ask };
-    Ok(Json(app::servers::check(&ctx, &caller, &server, asks).await?.into()))
+    Ok(Json(app::servers::check(&ctx, &caller, &server, form.asks()?).await?.into()))
+}
+
+impl TestForm {
+    fn asks(&self) -> Result<Asks, Error> {
+        match (self.confirm, self.config_revision) {
+            (false, _) => Ok(Asks::Ask),
+            (true, Some(config_revision)) => Ok(Asks::Confirmed { config_revision }),
+            (true, None) => {
+                let words = "must be the one of details.confirm that was looked at";
+                let errors = json!([{ "path": "/configRevision", "message": words }]);
+                Err(Error::new(Code::InvalidInput, "who confirms says what they looked at")
+                    .with_details(json!({ "errors": errors })))
+            }
+        }
+    }
 }
 
 /// Microseconds of the creation, and the id: what the list is ordered by.

@@ -5,7 +5,7 @@ mod questions;
 mod rest;
 mod show;
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use domain::limits;
 use rmcp::{
@@ -71,7 +71,7 @@ pub(crate) async fn run(settings: &Settings, args: Call) -> Result<ExitCode, Fai
     };
     let result = called.map_err(refused)?;
     // The session of an older gateway is given back; a newer one has none.
-    let _ = tokio::time::timeout(Duration::from_secs(1), service.cancel()).await;
+    let _ = tokio::time::timeout(limits::CALL_FAREWELL_MS.millis(), service.cancel()).await;
 
     let invocation = invocation_id(&result);
     let record = match &invocation {

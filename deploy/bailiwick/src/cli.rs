@@ -189,8 +189,9 @@ pub(crate) enum User {
     },
     /// Give a person another password, the first line of stdin, and end their browser sessions
     ///
-    /// For somebody who forgot theirs, or whose browser fell into other hands. Their tokens stay: those
-    /// are revoked one by one.
+    /// For somebody who forgot theirs, or whose browser fell into other hands. Their tokens with `approve`
+    /// or `admin` are revoked too, the file admin-token of a data directory if it is theirs; those that
+    /// only call or read stay.
     #[command(after_help = help::PASSWORD, after_long_help = help::long(help::PASSWORD, help::EXITS))]
     Password {
         /// Whose password it is

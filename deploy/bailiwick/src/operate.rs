@@ -2,7 +2,11 @@
 
 use std::io::BufRead;
 
-use app::{Ctx, setup::Setup, users::NewUser};
+use app::{
+    Ctx,
+    setup::Setup,
+    users::{NewUser, PasswordSet},
+};
 use domain::limits;
 use runtime::{
     config::{self, Settings},
@@ -93,9 +97,17 @@ async fn password(
 ) -> Result<(), Failure> {
     let password = first_line_of_stdin()?;
     let ctx = open(settings).await?;
-    let user = app::users::set_password(&ctx, tenant, email, password).await?;
-    let words = format!("set the password of {}; their browser sessions ended", user.email);
-    let value = json!({ "id": user.id, "email": user.email, "tenant": tenant });
+    let PasswordSet { user, web_sessions, tokens } =
+        app::users::set_password(&ctx, tenant, email, password).await?;
+    let words = format!(
+        "set the password of {}; ended browser sessions: {web_sessions}, revoked tokens with approve or \
+         admin: {tokens}",
+        user.email,
+    );
+    let value = json!({
+        "id": user.id, "email": user.email, "tenant": tenant, "webSessionsEnded": web_sessions,
+        "tokensRevoked": tokens,
+    });
     report(output, &value, &words);
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Everything on this machine, with a Postgres of its own.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf};
 
 use app::{Ctx, nodes, setup::Setup, tokens, users::NewUser};
 use domain::{
-    Code, Role, Scope, Scopes,
+    Code, Role, Scope, Scopes, limits,
     server::stdio::{AllowedProgram, ArgPattern, StdioMode},
 };
 use runtime::{
@@ -236,7 +236,7 @@ async fn until_ready(address: SocketAddr, public_url: &url::Url) -> Result<(), F
         if asked.is_ok_and(|answer| answer.status().is_success()) {
             return Ok(());
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(limits::READY_POLL_MS.millis()).await;
     }
 }
 

@@ -53,9 +53,9 @@ pub async fn forget_records(ctx: &Ctx) -> Result<(), Error> {
 
 /// Forgets browser sessions that ended long ago, and attempts to sign in that say nothing any more.
 pub async fn forget_sign_ins(ctx: &Ctx) -> Result<(), Error> {
-    store::sign_in::forget(&ctx.db, ctx.now()).await?;
-    let before = days_ago(ctx, limits::RECORD_KEEP_DAYS);
     let batch = u32::try_from(limits::REAPER_BATCH.default).unwrap_or(u32::MAX);
+    while store::sign_in::forget(&ctx.db, ctx.now(), batch).await? >= u64::from(batch) {}
+    let before = days_ago(ctx, limits::RECORD_KEEP_DAYS);
     loop {
         let due = store::web_sessions::due(&ctx.db, before, batch).await?;
         let full = due.len() >= limits::REAPER_BATCH.size();

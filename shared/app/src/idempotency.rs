@@ -367,7 +367,7 @@ fn delta(duration: Duration) -> TimeDelta {
 
 fn still_running() -> Error {
     let words = "the request with this idempotency key still runs";
-    Error::new(Code::Conflict, words).retry_after(Duration::from_secs(1))
+    Error::new(Code::Conflict, words).retry_after(limits::IDEMPOTENCY_RETRY_MS.millis())
 }
 
 fn taken_over() -> Error {

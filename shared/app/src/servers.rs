@@ -170,17 +170,25 @@ pub(crate) fn configures(caller: &Caller) -> bool {
 
 /// A server that the caller may see; whatever else is no server for them.
 pub(crate) async fn find(tx: &mut Tx, caller: &Caller, server: &str) -> Result<Server, Error> {
-    let found = store::servers::find(tx, server).await?;
-    found
-        .filter(|server| caller.reach.covers_source(&server.id))
-        .filter(|server| server.enabled || configures(caller))
-        .ok_or_else(unknown)
+    visible_to(caller, store::servers::find(tx, server).await?)
 }
 
 /// A server for a superadmin to change.
 pub(crate) async fn lock(tx: &mut Tx, caller: &Caller, server: &str) -> Result<Server, Error> {
     let found = store::servers::lock(tx, server).await?;
     found.filter(|server| caller.reach.covers_source(&server.id)).ok_or_else(unknown)
+}
+
+/// As [`find`]; until the transaction ends nobody changes the server.
+async fn hold(tx: &mut Tx, caller: &Caller, server: &str) -> Result<Server, Error> {
+    visible_to(caller, store::servers::hold(tx, server).await?)
+}
+
+fn visible_to(caller: &Caller, found: Option<Server>) -> Result<Server, Error> {
+    found
+        .filter(|server| caller.reach.covers_source(&server.id))
+        .filter(|server| server.enabled || configures(caller))
+        .ok_or_else(unknown)
 }
 
 fn unknown() -> Error {

@@ -179,7 +179,7 @@ async fn make_default(
     caller: &Caller,
     token: TokenId,
 ) -> Result<Option<SessionId>, Error> {
-    let name = store::sessions::token_name(tx, caller.user, token).await?.unwrap_or_default();
+    let name = store::tokens::name(tx, caller.user, token).await?.unwrap_or_default();
     let title = format!("Gateway: {name}");
     let title: String = title.chars().take(limits::TITLE_CHARS.size()).collect();
     let mut session = blank(ctx, caller, &title);

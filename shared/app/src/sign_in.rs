@@ -19,7 +19,7 @@ use store::{
 
 use crate::{
     Ctx, audit, identity,
-    users::{self, Me, password},
+    users::{self, Me, password::Place},
     web_sessions,
 };
 
@@ -47,37 +47,87 @@ pub struct Begun {
 /// Begins a browser session.
 ///
 /// `UNAUTHENTICATED` for whatever does not fit; `LIMITED` after too many attempts in vain, with the time
-/// to wait, whether or not this one would have fitted.
+/// to wait, whether or not this one would have fitted, and while too many others sign in.
 pub async fn with_password(ctx: &Ctx, attempt: Attempt<'_>) -> Result<Begun, Error> {
-    let subjects = subjects(&attempt);
-    if let Some(free_at) = store::sign_in::take_turn(&ctx.db, &subjects, ctx.now()).await? {
-        tracing::info!(network = %attempt.network, "too many attempts to sign in");
-        return Err(too_many(ctx, free_at));
-    }
-    let account = account(ctx, &attempt).await?;
-    let hash = account.as_ref().and_then(|account| account.password_hash.clone());
-    let fits = password::verify(attempt.password, hash).await?;
-    let account = account.filter(|account| fits && account.status == UserStatus::Active);
-    let Some(account) = account else {
-        tracing::info!(network = %attempt.network, "an attempt to sign in failed");
+    let Attempt { tenant, email, network, .. } = attempt;
+    let tried = Tried { tenant, email, network };
+    // First, so that whoever finds none has tried nothing, and is not counted.
+    let place = Place::take()?;
+    let Some(account) = tried.account(ctx, &place, attempt.password).await? else {
         return Err(refused());
     };
     let begun = begin(ctx, &account).await?;
-    store::sign_in::settle(&ctx.db, &subjects, ctx.now()).await?;
+    tried.settle(ctx).await?;
     if let Some(earlier) = attempt.replaces {
         web_sessions::end(ctx, &earlier).await?;
     }
     Ok(begun)
 }
 
-async fn account(ctx: &Ctx, attempt: &Attempt<'_>) -> Result<Option<Account>, Error> {
-    // The database takes no NUL; nobody has one in their address or slug either.
-    if user::check_email(attempt.email).is_err() || attempt.tenant.contains('\0') {
-        return Ok(None);
+/// Whose password is tried, and where from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tried<'a> {
+    /// Slug of the tenant.
+    pub(crate) tenant: &'a str,
+    pub(crate) email: &'a str,
+    pub(crate) network: Network,
+}
+
+impl Tried<'_> {
+    /// The active account of that password. Counted as in vain until [`Tried::settle`].
+    ///
+    /// `LIMITED` after too many attempts in vain, with the time to wait.
+    pub(crate) async fn account(
+        &self,
+        ctx: &Ctx,
+        place: &Place,
+        password: SecretString,
+    ) -> Result<Option<Account>, Error> {
+        let network = self.network;
+        if let Some(free_at) =
+            store::sign_in::take_turn(&ctx.db, &self.subjects(), ctx.now()).await?
+        {
+            tracing::info!(%network, "too many attempts with a password");
+            return Err(too_many(ctx, free_at));
+        }
+        let account = self.find(ctx).await?;
+        let hash = account.as_ref().and_then(|account| account.password_hash.clone());
+        let fits = place.verify(password, hash).await?;
+        let account = account.filter(|account| fits && account.status == UserStatus::Active);
+        if account.is_none() {
+            tracing::info!(%network, "an attempt with a password failed");
+        }
+        Ok(account)
     }
-    // Folded here: attempts are counted by this spelling, and the database folds some letters otherwise.
-    let email = attempt.email.trim().to_lowercase();
-    Ok(store::sign_in::account(&ctx.db, attempt.tenant, &email).await?)
+
+    /// It was not in vain.
+    pub(crate) async fn settle(&self, ctx: &Ctx) -> Result<(), Error> {
+        Ok(store::sign_in::settle(&ctx.db, &self.subjects(), ctx.now()).await?)
+    }
+
+    async fn find(&self, ctx: &Ctx) -> Result<Option<Account>, Error> {
+        // The database takes no NUL; nobody has one in their address or slug either.
+        if user::check_email(self.email).is_err() || self.tenant.contains('\0') {
+            return Ok(None);
+        }
+        Ok(store::sign_in::account(&ctx.db, self.tenant, &self.folded()).await?)
+    }
+
+    /// As attempts are counted. Folded here: the database folds some letters otherwise.
+    fn folded(&self) -> String {
+        self.email.trim().to_lowercase()
+    }
+
+    fn subjects(&self) -> Subjects {
+        let account = format!("{}\0{}", self.tenant, self.folded());
+        let network = self.network;
+        let digest = |text: String| Sha256Digest::of(text.as_bytes());
+        Subjects {
+            known: digest(format!("known\0{network}\0{account}")),
+            account: digest(format!("account\0{account}")),
+            network: digest(format!("network\0{network}")),
+        }
+    }
 }
 
 async fn begin(ctx: &Ctx, account: &Account) -> Result<Begun, Error> {
@@ -101,18 +151,6 @@ async fn begin(ctx: &Ctx, account: &Account) -> Result<Begun, Error> {
     tx.commit().await?;
     let me = users::me(ctx, &caller).await?;
     Ok(Begun { caller, me, cookie })
-}
-
-/// As the database compares addresses, in whatever case they are written.
-fn subjects(attempt: &Attempt<'_>) -> Subjects {
-    let account = format!("{}\0{}", attempt.tenant, attempt.email.trim().to_lowercase());
-    let network = attempt.network;
-    let digest = |text: String| Sha256Digest::of(text.as_bytes());
-    Subjects {
-        known: digest(format!("known\0{network}\0{account}")),
-        account: digest(format!("account\0{account}")),
-        network: digest(format!("network\0{network}")),
-    }
 }
 
 fn refused() -> Error {

@@ -190,7 +190,7 @@ async fn check_reach(tx: &mut Tx, user: UserId, reach: &Reach) -> Result<(), Err
         return Err(Error::new(Code::InvalidInput, "tools must be names of tools"));
     }
     if let Some(sessions) = &reach.sessions {
-        let own = store::tokens::own_sessions(tx, user, sessions).await?;
+        let own = store::sessions::owned(tx, user, sessions).await?;
         if sessions.iter().any(|session| !own.contains(session)) {
             return Err(Error::new(Code::InvalidInput, "sessions must be sessions of yours"));
         }

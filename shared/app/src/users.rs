@@ -1,5 +1,6 @@
 //! People of a tenant: their roles, and whether they may use the service.
 
+mod new_password;
 pub(crate) mod password;
 
 use domain::{
@@ -11,6 +12,8 @@ use secrecy::SecretString;
 use serde_json::json;
 pub use store::users::User;
 use store::{StoreError, Tx};
+
+pub use new_password::{Change, PasswordSet, change_password, set_password};
 
 use crate::{Ctx, audit, tenants};
 
@@ -50,28 +53,6 @@ pub async fn create(ctx: &Ctx, tenant_slug: &str, new: NewUser) -> Result<User, 
     insert(&mut tx, &user, hash.as_deref()).await?;
     let details = json!({ "role": user.role });
     audit::record_operator(ctx, &mut tx, "user.created", &user.id.to_string(), details).await?;
-    tx.commit().await?;
-    Ok(user)
-}
-
-/// The operator gives a person another password; every browser session of theirs ends.
-///
-/// `NOT_FOUND` without such a tenant or person, `INVALID_INPUT` for a password that cannot be one.
-pub async fn set_password(
-    ctx: &Ctx,
-    tenant_slug: &str,
-    email: &str,
-    password: SecretString,
-) -> Result<User, Error> {
-    let tenant = tenants::find(ctx, tenant_slug).await?;
-    let hash = password::hash(password).await?;
-    let mut tx = ctx.begin(tenant.id).await?;
-    let user = store::users::find(&mut tx, email).await?;
-    let user = user.ok_or_else(|| Error::not_found("person"))?;
-    store::sign_in::save_password(&mut tx, user.id, &hash).await?;
-    store::web_sessions::revoke_all(&mut tx, user.id, ctx.now()).await?;
-    let subject = user.id.to_string();
-    audit::record_operator(ctx, &mut tx, "user.password_set", &subject, json!({})).await?;
     tx.commit().await?;
     Ok(user)
 }

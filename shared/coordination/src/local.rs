@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use domain::limits;
 use tokio::{
     runtime::Handle,
     sync::oneshot,
@@ -21,10 +22,6 @@ use tokio::{
 };
 
 use crate::{Entry, Group, Queue, QueueTimeout};
-
-/// Longest pause that a group keeps: a peer's words must not shut a server for ever. The callers'
-/// own limits are far below.
-const LONGEST_PAUSE: Duration = Duration::from_hours(24);
 
 /// All groups that have something to remember.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +62,7 @@ impl Groups {
         let mut groups = self.lock();
         let state = groups.entry(Arc::clone(&key)).or_insert_with(State::new);
         state.max_concurrent = group.max_concurrent.max(1);
-        state.min_interval = group.min_interval.min(LONGEST_PAUSE);
+        state.min_interval = group.min_interval.min(limits::PACING_MOST_MS.millis());
         // Larger numbers may let waiters start, who come first.
         state.admit(now);
 
@@ -78,7 +75,8 @@ impl Groups {
             self.settle(&mut groups, &key, now);
             return Entry::Refused;
         }
-        let deadline = bounded.then(|| now + group.queue_timeout.min(LONGEST_PAUSE));
+        let deadline =
+            bounded.then(|| now + group.queue_timeout.min(limits::PACING_MOST_MS.millis()));
         let (grant, granted) = oneshot::channel();
         // Under the lock, so that the numbers are in the order of arrival.
         let arrival = self.arrivals.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +89,7 @@ impl Groups {
 
     pub(crate) fn cool_down(&self, key: &str, pause: Duration) {
         let now = Instant::now();
-        let until = now + pause.min(LONGEST_PAUSE);
+        let until = now + pause.min(limits::PACING_MOST_MS.millis());
         let key: Arc<str> = key.into();
         let mut groups = self.lock();
         let state = groups.entry(Arc::clone(&key)).or_insert_with(State::new);

@@ -4,6 +4,7 @@
 //! The rules are those of MCP 2026-07-28, Elicitation, "Security Considerations": a form never asks for
 //! secrets, a person sees who asks and where a link leads. They hold for every protocol version.
 
+mod form;
 mod secrets;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 use url::Url;
 
-use crate::{Code, Error, limits, server::UrlRules, tool::visible_text};
+use crate::{
+    Code, Error, limits,
+    server::UrlRules,
+    tool::{is_hidden, visible_text},
+};
 
 pub const ELICITATION: &str = "elicitation/create";
 pub const SAMPLING: &str = "sampling/createMessage";
@@ -107,7 +112,7 @@ impl Asker<'_> {
     /// The params of a server's request as the client gets them; `None` where the request has none.
     ///
     /// `UPSTREAM_FORMAT` for what the client did not offer, or what is malformed; `PERMISSION_DENIED`
-    /// for a form that asks for a secret, or a link that nobody should follow.
+    /// for a form that asks for a secret or hides something, or a link that nobody should follow.
     pub fn screen(&self, method: &str, params: Option<&RawValue>) -> Result<Option<String>, Error> {
         match method {
             ELICITATION => self.elicitation(params).map(Some),
@@ -128,9 +133,10 @@ impl Asker<'_> {
         };
         let host = match mode.as_ref().map_or(Some("form"), Value::as_str) {
             Some("form") if self.askable.form => {
-                let schema: Value =
-                    members.get("requestedSchema").map_or(Ok(Value::Null), |one| parsed(one))?;
-                check_form(&schema)?;
+                let schema = members.get("requestedSchema");
+                let schema = schema.ok_or_else(|| malformed("the server's form has no fields"))?;
+                let shown = form::screened(schema)?;
+                members.insert("requestedSchema".to_owned(), shown);
                 None
             }
             Some("url") if self.askable.url => {
@@ -162,7 +168,7 @@ impl Asker<'_> {
     fn host(&self, text: &str) -> Result<String, Error> {
         let refused = |words: &str| Err(Error::new(Code::PermissionDenied, words));
         if text.len() > limits::URL_CHARS.size()
-            || text.chars().any(|c| c.is_control() || c == '\\')
+            || text.chars().any(|c| c.is_control() || is_hidden(c) || c == '\\')
         {
             return refused("the server sends people to an address that is no URL");
         }
@@ -199,33 +205,6 @@ impl Asker<'_> {
         }
         Ok(params.map_or_else(|| "{}".to_owned(), |params| params.get().to_owned()))
     }
-}
-
-/// A flat object of which no field asks for a secret.
-fn check_form(schema: &Value) -> Result<(), Error> {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let Some(properties) = properties.filter(|fields| fields.len() <= limits::FORM_FIELDS.size())
-    else {
-        return Err(malformed("the server's form has no fields, or too many"));
-    };
-    for (name, field) in properties {
-        // MCP: Elicitation, "Requested Schema": primitive fields, and lists of given values.
-        let kind = field.get("type").and_then(Value::as_str);
-        let flat = matches!(kind, Some("string" | "number" | "integer" | "boolean"));
-        if !flat && !secrets::is_chosen(field) {
-            return Err(malformed(
-                "the server's form has a field that is neither a single value nor a choice",
-            ));
-        }
-        if secrets::asks_for_secret(name, field) {
-            let name: String = visible_text(name).chars().take(40).collect();
-            let words = format!(
-                "the server asks for a secret in a form (field {name:?}): secrets do not pass through here"
-            );
-            return Err(Error::new(Code::PermissionDenied, words));
-        }
-    }
-    Ok(())
 }
 
 /// Members in their alphabetical order, values as they were written.
@@ -330,6 +309,7 @@ mod tests {
             "javascript:alert(1)",
             "https://you@evil.test/",
             "https://a.test\\@b.test/",
+            "https://id.example.com/\u{202e}x",
             "",
         ] {
             assert_eq!(link(url), Err(Code::PermissionDenied), "{url}");

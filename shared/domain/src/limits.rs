@@ -88,6 +88,8 @@ limits! {
     STDIO_GRACE_MS = 1_000, up to 5_000, "ms", "a stdio server may end by itself for this long after the end of its input, and again after SIGTERM; then it is killed";
     STDIO_STDERR_BYTES = 8_192, up to 65_536, "bytes", "of what a stdio server last wrote to its standard error, kept to explain its end";
     STDIO_PROBE_MS = 5_000, up to 10_000, "ms", "trying whether a sandbox works here may take this long";
+    STDIO_LAST_WORDS_MS = 100, up to 1_000, "ms", "what a stdio server said last may still be in its pipe this long after its end";
+    STDIO_LAST_LINES_MS = 200, up to 1_000, "ms", "a message that a stdio server wrote before its end is still read this long after it";
     DUPLEX_QUEUE = 64, up to 1_024, "messages", "messages that wait to be written to a server that reads slowly";
     SSE_ENDPOINT_MS = 10_000, up to 60_000, "ms", "an HTTP+SSE server must name the address for our messages by then";
 
@@ -143,6 +145,8 @@ limits! {
     MEMBER_TEST_INTERVAL_MS = 10_000, up to 60_000, "ms", "pause between two tests of one server by one person who does not configure it: each makes a connection";
     TAGS = 20, up to 20, "tags", "tags of a server";
     TAG_CHARS = 40, up to 40, "characters", "one tag of a server";
+
+    PACING_MOST_MS = 86_400_000, up to 86_400_000, "ms", "longest pause, cool-down or wait that a group of calls keeps: a peer's words must not shut a server for ever";
 
     // Names and people.
     TOOL_ID_CHARS = 36, up to 36, "characters", "id of a tool";
@@ -205,6 +209,7 @@ limits! {
     IDEMPOTENCY_KEEP_HOURS = 24, up to 24, "h", "a request with a key may be repeated this long";
     IDEMPOTENCY_LEASE_MS = 15_000, up to 15_000, "ms", "a request whose node is silent for this long lets its key go";
     IDEMPOTENCY_HOLD_MS = 100, up to 1_000, "ms", "changes of a request with a key wait this long for their answer, to be saved with it";
+    IDEMPOTENCY_RETRY_MS = 1_000, up to 15_000, "ms", "when to come back while the request with the same key still runs";
     IDEMPOTENCY_ANSWER_BYTES = 1_048_576, up to 1_048_576, "bytes", "a longer answer is not kept to be given again";
     CLIENT_HEADER_MS = 75_000, up to 600_000, "ms", "a client's connection without a whole request head for this long is closed; above the 60 s for which load balancers keep idle ones, so that none of them sends to a closing one";
     CLIENT_BODY_MS = 30_000, up to 600_000, "ms", "a request's body may pause for this long";
@@ -221,10 +226,23 @@ limits! {
     SHUTDOWN_MS = 7_000, up to 60_000, "ms", "calls may finish for this long after SIGTERM; `up` ends within 10 s";
     POSTGRES_STOP_MS = 1_500, up to 60_000, "ms", "the private Postgres may write its checkpoint for this long; then it is stopped at once and recovers when it starts";
     POSTGRES_START_SECONDS = 120, up to 600, "s", "the private Postgres must accept connections by then, a recovery after a crash included";
+    POSTGRES_ANSWER_MS = 2_000, up to 10_000, "ms", "the private Postgres, asked whether it lives; one that is busy enough to need longer is asked again";
+    POSTGRES_FETCH_SECONDS = 300, up to 3_600, "s", "fetching the 16 MB of Postgres's programs over a slow line";
+    POSTGRES_POLL_MS = 25, up to 1_000, "ms", "how often a state of the private Postgres that is waited for is looked at";
+    POSTGRES_LOCK_WAIT_MS = 3_000, up to 30_000, "ms", "a killed launcher's lock is freed when the kernel has taken the process apart";
+    POSTGRES_ORPHANS_MS = 1_000, up to 10_000, "ms", "processes of Postgres that outlived their first one by this are told to end; most notice by themselves at once";
+    POSTGRES_QUIT_MS = 7_000, up to 30_000, "ms", "Postgres that is stopped at once may take this long: its first process gives its children 5 s before it kills them (PostgreSQL documentation, Shutting Down the Server)";
+    POSTGRES_WATCH_MS = 200, up to 5_000, "ms", "how often the process of the private Postgres is looked at; it may be no child of ours, so its end is no event for us";
+    POSTGRES_HEALTHY_SECONDS = 60, up to 600, "s", "a private Postgres that lived this long is healthy: its next restart waits for nothing";
+    POSTGRES_RESTART_MS = 250, up to 10_000, "ms", "pause before the second restart of the private Postgres in a row; doubles with each";
+    POSTGRES_RESTART_MOST_MS = 10_000, up to 20_000, "ms", "longest such pause; well below the 30 s in which all is settled after a crash";
+    READY_POLL_MS = 50, up to 1_000, "ms", "how often `up` looks whether what it started can be used";
     NODE_FAREWELL_MS = 300, up to 1_000, "ms", "an ending node may take this long to tell the database";
     PARTITION_MONTHS_AHEAD = 6, up to 12, "months", "partitions made ahead";
     TOOL_CALL_KEEP_DAYS = 3, up to 30, "days", "how long call ids are remembered after their execution ended";
     DATABASE_RETRY_MS = 2_000, up to 60_000, "ms", "when to come back while the database is unreachable";
+    DATABASE_ACQUIRE_MS = 5_000, up to 60_000, "ms", "who finds no free connection to the database within this time is told that it is away";
+    CLOSE_RETRY_MS = 50, up to 2_000, "ms", "pause before closing a call is tried again; grows up to that of the database";
     CLOSE_RETRY_SECONDS = 60, up to 600, "s", "closing a call is tried for this long while the database is away; then the reaper does it";
     DATABASE_PING_AFTER_MS = 1_000, up to 60_000, "ms", "a connection that was idle for longer is tried before it is used: it may have died in an outage";
     DATABASE_CONNECTIONS = 24, up to 200, "connections", "pool of one process";
@@ -238,6 +256,10 @@ limits! {
     JOB_BACKOFF_MS = 2_000, up to 60_000, "ms", "pause before the second attempt of a job; doubles with each";
     JOB_BACKOFF_CEILING_MS = 300_000, up to 3_600_000, "ms", "longest pause between two attempts of a job";
     JOB_ATTEMPTS = 5, up to 20, "attempts", "a job that failed this often is given up";
+
+    // `bailiwick call`.
+    CALL_REST_MS = 15_000, up to 60_000, "ms", "one answer of a few rows from the REST API; generous";
+    CALL_FAREWELL_MS = 1_000, up to 5_000, "ms", "giving back a session of the older protocol; the result is there already";
 
     // What `doctor` finds worth a word.
     DOCTOR_LOOK_MS = 5_000, up to 60_000, "ms", "one look of `doctor` at a database, a store or an address";

@@ -17,6 +17,7 @@ pub use listing::listed;
 pub use names::{agent_name, assign_ids, display_name, looks_alike};
 pub use pin::{Discovery, KnownTool, Pin, Pinned, ToolChange, reconcile};
 pub use problem::ToolProblem;
+pub(crate) use text::is_hidden;
 pub use text::{escaped, revealed, visible_text};
 
 #[cfg(test)]

@@ -37,8 +37,6 @@ pub mod variables;
 pub mod vault;
 pub mod web_sessions;
 
-use std::time::Duration;
-
 use domain::{Code, ids::TenantId, limits};
 use idempotency::Held;
 use sqlx::{
@@ -70,7 +68,7 @@ impl Db {
         ]);
         let pool = PgPoolOptions::new()
             .max_connections(connections)
-            .acquire_timeout(Duration::from_secs(5))
+            .acquire_timeout(limits::DATABASE_ACQUIRE_MS.millis())
             // A ping before each use would double the round trips of a call. After an outage every
             // idle connection is dead: without any ping each would cost one call its life.
             .test_before_acquire(false)

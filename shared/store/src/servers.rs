@@ -42,7 +42,9 @@ pub struct Server {
     pub checked_at: Option<Timestamp>,
     /// When its tools were first pinned.
     pub pinned_at: Option<Timestamp>,
-    /// It was imported, and nobody agreed yet to contact it.
+    /// How it came to be; never changes.
+    pub imported: bool,
+    /// It was imported, and nobody agreed yet to contact it as it is now.
     pub unconfirmed: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -67,7 +69,7 @@ macro_rules! select {
                       s.oauth AS "oauth: Json<OAuthSettings>", s.timeout_seconds, s.enabled,
                       s.governance AS "governance: Json<GovernanceForm>", s.config_revision,
                       s.form_revision, s.status, s.status_error, s.checked_at, s.pinned_at,
-                      s.unconfirmed, s.created_at, s.updated_at,
+                      s.imported, s.unconfirmed, s.created_at, s.updated_at,
                       (SELECT count(*) FROM mcp_tools t
                        WHERE t.tenant_id = $1 AND t.server_id = s.server_id
                          AND t.removed_at IS NULL) AS "tool_count!"
@@ -112,6 +114,18 @@ pub async fn all(tx: &mut Tx) -> Result<Vec<Server>, StoreError> {
 pub async fn lock(tx: &mut Tx, id_or_slug: &str) -> Result<Option<Server>, StoreError> {
     let row = select!(
         "AND (s.server_id = $2 OR s.slug = $2) ORDER BY s.server_id = $2 DESC LIMIT 1 FOR UPDATE OF s",
+        tx.tenant().0,
+        id_or_slug,
+    )
+    .fetch_optional(tx.conn())
+    .await?;
+    Ok(row.map(Server::try_from).transpose()?)
+}
+
+/// As [`find`]; until the transaction ends nobody changes it or its secrets. Others may hold it too.
+pub async fn hold(tx: &mut Tx, id_or_slug: &str) -> Result<Option<Server>, StoreError> {
+    let row = select!(
+        "AND (s.server_id = $2 OR s.slug = $2) ORDER BY s.server_id = $2 DESC LIMIT 1 FOR SHARE OF s",
         tx.tenant().0,
         id_or_slug,
     )
@@ -179,9 +193,10 @@ pub async fn insert(tx: &mut Tx, server: &Server) -> Result<(), StoreError> {
     sqlx::query!(
         "INSERT INTO mcp_servers (tenant_id, server_id, slug, name, description, icon, tags, transport,
              url, command, args, cwd, auth_mode, api_key_header, oauth, timeout_seconds, enabled,
-             governance, config_revision, form_revision, created_at, updated_at, unconfirmed)
+             governance, config_revision, form_revision, created_at, updated_at, unconfirmed,
+             imported)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-             $20, $21, $22, $23)",
+             $20, $21, $22, $23, $24)",
         tx.tenant().0,
         server.id.as_str(),
         server.slug,
@@ -205,13 +220,14 @@ pub async fn insert(tx: &mut Tx, server: &Server) -> Result<(), StoreError> {
         server.created_at,
         server.updated_at,
         server.unconfirmed,
+        server.imported,
     )
     .execute(tx.conn())
     .await?;
     Ok(())
 }
 
-/// Writes back all but what never changes: id, slug, creation.
+/// Writes back all but what never changes: id, slug, creation, whether it was imported.
 pub async fn save(tx: &mut Tx, server: &Server) -> Result<(), StoreError> {
     sqlx::query!(
         "UPDATE mcp_servers
@@ -408,6 +424,7 @@ struct Row {
     status_error: Option<String>,
     checked_at: Option<Timestamp>,
     pinned_at: Option<Timestamp>,
+    imported: bool,
     unconfirmed: bool,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -450,6 +467,7 @@ impl TryFrom<Row> for Server {
             status_error: row.status_error,
             checked_at: row.checked_at,
             pinned_at: row.pinned_at,
+            imported: row.imported,
             unconfirmed: row.unconfirmed,
             created_at: row.created_at,
             updated_at: row.updated_at,

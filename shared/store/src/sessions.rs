@@ -184,21 +184,23 @@ pub async fn default_of(
     Ok(id.map(SessionId))
 }
 
-/// What the person called that token of theirs.
-pub async fn token_name(
+/// Those of `sessions` that belong to `user`.
+pub async fn owned(
     tx: &mut Tx,
-    owner: UserId,
-    token: TokenId,
-) -> Result<Option<String>, StoreError> {
-    let name = sqlx::query_scalar!(
-        "SELECT name FROM api_tokens WHERE tenant_id = $1 AND token_id = $2 AND user_id = $3",
+    user: UserId,
+    sessions: &[SessionId],
+) -> Result<Vec<SessionId>, StoreError> {
+    let ids = uuids(Some(sessions)).unwrap_or_default();
+    let found = sqlx::query_scalar!(
+        "SELECT session_id FROM sessions
+         WHERE tenant_id = $1 AND owner_user_id = $2 AND session_id = ANY($3)",
         tx.tenant().0,
-        token.0,
-        owner.0,
+        user.0,
+        &ids,
     )
-    .fetch_optional(tx.conn())
+    .fetch_all(tx.conn())
     .await?;
-    Ok(name)
+    Ok(found.into_iter().map(SessionId).collect())
 }
 
 /// The three lists that a session's servers come from; see

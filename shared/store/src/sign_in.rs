@@ -118,10 +118,16 @@ pub async fn settle(db: &Db, subjects: &Subjects, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// Deletes counts that say nothing any more.
-pub async fn forget(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
-    let done = sqlx::query!("DELETE FROM sign_in_throttles WHERE expires_at < $1", now)
-        .execute(db.pool())
-        .await?;
+/// Deletes at most so many counts that say nothing any more; those in use stay for the next time.
+pub async fn forget(db: &Db, now: Timestamp, most: u32) -> Result<u64, StoreError> {
+    let done = sqlx::query!(
+        "DELETE FROM sign_in_throttles WHERE subject = ANY(ARRAY(
+             SELECT subject FROM sign_in_throttles WHERE expires_at < $1
+             ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        now,
+        i64::from(most),
+    )
+    .execute(db.pool())
+    .await?;
     Ok(done.rows_affected())
 }

@@ -1,13 +1,16 @@
 //! API tokens, and who holds one.
 
 use domain::{
-    Reach, Role, Scopes, Timestamp,
-    ids::{ServerId, SessionId, TenantId, TokenId, UserId},
+    Reach, Role, Scope, Scopes, Timestamp,
+    ids::{SessionId, TenantId, TokenId, UserId},
     json::Sha256Digest,
 };
 use uuid::Uuid;
 
-use crate::{CorruptRow, Db, StoreError, Tx};
+use crate::{
+    CorruptRow, Db, StoreError, Tx,
+    sessions::{server_ids, texts, uuids},
+};
 
 /// A token without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +34,18 @@ pub struct Holder {
     pub role: Role,
     pub scopes: Scopes,
     pub reach: Reach,
+}
+
+macro_rules! select {
+    ($rest:literal, $($argument:expr),* $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            "SELECT token_id, user_id, name, scopes, sources, tools, session_ids, created_at,
+                    expires_at, revoked_at
+             FROM api_tokens WHERE tenant_id = $1 AND " + $rest,
+            $($argument),*
+        )
+    };
 }
 
 /// Who holds the token of this digest, unless it is unknown, revoked, expired or its person disabled.
@@ -75,10 +90,9 @@ pub async fn still_held(
 }
 
 pub async fn insert(tx: &mut Tx, token: &Token, digest: Sha256Digest) -> Result<(), StoreError> {
-    let scopes: Vec<String> = token.scopes.iter().map(|scope| scope.as_str().to_owned()).collect();
-    let sources = token.reach.sources.as_ref().map(|ids| texts(ids, ServerId::as_str));
-    let sessions: Option<Vec<Uuid>> =
-        token.reach.sessions.as_ref().map(|ids| ids.iter().map(|id| id.0).collect());
+    let scopes = scope_names(token.scopes.iter());
+    let sources = texts(token.reach.sources.as_deref());
+    let sessions = uuids(token.reach.sessions.as_deref());
     sqlx::query!(
         "INSERT INTO api_tokens (tenant_id, token_id, user_id, name, digest, scopes, sources, tools,
                                  session_ids, created_at, expires_at)
@@ -107,13 +121,8 @@ pub async fn list(
     after: Option<TokenId>,
     rows: i64,
 ) -> Result<Vec<Token>, StoreError> {
-    let rows = sqlx::query_as!(
-        Row,
-        "SELECT token_id, user_id, name, scopes, sources, tools, session_ids, created_at, expires_at,
-                revoked_at
-         FROM api_tokens
-         WHERE tenant_id = $1 AND user_id = $2 AND ($3::uuid IS NULL OR token_id < $3)
-         ORDER BY token_id DESC LIMIT $4",
+    let rows = select!(
+        "user_id = $2 AND ($3::uuid IS NULL OR token_id < $3) ORDER BY token_id DESC LIMIT $4",
         tx.tenant().0,
         user.0,
         after.map(|id| id.0),
@@ -126,16 +135,9 @@ pub async fn list(
 
 /// Until commit nobody else's to change.
 pub async fn lock(tx: &mut Tx, id: TokenId) -> Result<Option<Token>, StoreError> {
-    let row = sqlx::query_as!(
-        Row,
-        "SELECT token_id, user_id, name, scopes, sources, tools, session_ids, created_at, expires_at,
-                revoked_at
-         FROM api_tokens WHERE tenant_id = $1 AND token_id = $2 FOR NO KEY UPDATE",
-        tx.tenant().0,
-        id.0,
-    )
-    .fetch_optional(tx.conn())
-    .await?;
+    let row = select!("token_id = $2 FOR NO KEY UPDATE", tx.tenant().0, id.0)
+        .fetch_optional(tx.conn())
+        .await?;
     Ok(row.map(Token::try_from).transpose()?)
 }
 
@@ -153,23 +155,43 @@ pub async fn revoke(tx: &mut Tx, id: TokenId, now: Timestamp) -> Result<(), Stor
     Ok(())
 }
 
-/// Those of `sessions` that belong to `user`.
-pub async fn own_sessions(
+/// Ends for ever those of a person's that have one of these scopes; answers which were not before.
+pub async fn revoke_with(
     tx: &mut Tx,
     user: UserId,
-    sessions: &[SessionId],
-) -> Result<Vec<SessionId>, StoreError> {
-    let ids: Vec<Uuid> = sessions.iter().map(|id| id.0).collect();
-    let found = sqlx::query_scalar!(
-        "SELECT session_id FROM sessions
-         WHERE tenant_id = $1 AND owner_user_id = $2 AND session_id = ANY($3)",
+    scopes: &[Scope],
+    now: Timestamp,
+) -> Result<Vec<TokenId>, StoreError> {
+    let scopes = scope_names(scopes.iter().copied());
+    let ids = sqlx::query_scalar!(
+        "UPDATE api_tokens SET revoked_at = $4
+         WHERE tenant_id = $1 AND user_id = $2 AND scopes && $3 AND revoked_at IS NULL
+         RETURNING token_id",
         tx.tenant().0,
         user.0,
-        &ids,
+        &scopes,
+        now,
     )
     .fetch_all(tx.conn())
     .await?;
-    Ok(found.into_iter().map(SessionId).collect())
+    Ok(ids.into_iter().map(TokenId).collect())
+}
+
+/// What the person called that token of theirs.
+pub async fn name(
+    tx: &mut Tx,
+    owner: UserId,
+    token: TokenId,
+) -> Result<Option<String>, StoreError> {
+    let name = sqlx::query_scalar!(
+        "SELECT name FROM api_tokens WHERE tenant_id = $1 AND token_id = $2 AND user_id = $3",
+        tx.tenant().0,
+        token.0,
+        owner.0,
+    )
+    .fetch_optional(tx.conn())
+    .await?;
+    Ok(name)
 }
 
 struct Row {
@@ -242,12 +264,12 @@ fn reach(
     sessions: Option<Vec<Uuid>>,
 ) -> Reach {
     Reach {
-        sources: sources.map(|ids| ids.into_iter().map(ServerId).collect()),
+        sources: sources.map(server_ids),
         tools,
         sessions: sessions.map(|ids| ids.into_iter().map(SessionId).collect()),
     }
 }
 
-fn texts<T>(ids: &[T], text: impl Fn(&T) -> &str) -> Vec<String> {
-    ids.iter().map(|id| text(id).to_owned()).collect()
+fn scope_names(scopes: impl Iterator<Item = Scope>) -> Vec<String> {
+    scopes.map(|scope| scope.as_str().to_owned()).collect()
 }

@@ -37,6 +37,17 @@ impl TryFrom<Row> for User {
     }
 }
 
+macro_rules! select {
+    ($rest:literal, $($argument:expr),* $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            "SELECT user_id, email, role, status, created_at FROM users
+             WHERE tenant_id = $1 AND " + $rest,
+            $($argument),*
+        )
+    };
+}
+
 /// Adds a person; `password_hash` is a PHC string. An e-mail address that is taken breaks
 /// `users_email_key`.
 pub async fn insert(
@@ -61,38 +72,22 @@ pub async fn insert(
 }
 
 pub async fn get(tx: &mut Tx, id: UserId) -> Result<Option<User>, StoreError> {
-    let row = sqlx::query_as!(
-        Row,
-        "SELECT user_id, email, role, status, created_at FROM users
-         WHERE tenant_id = $1 AND user_id = $2",
-        tx.tenant().0,
-        id.0,
-    )
-    .fetch_optional(tx.conn())
-    .await?;
+    let row = select!("user_id = $2", tx.tenant().0, id.0,).fetch_optional(tx.conn()).await?;
     Ok(row.map(User::try_from).transpose()?)
 }
 
 /// The person with that address, in whatever case it is written.
 pub async fn find(tx: &mut Tx, email: &str) -> Result<Option<User>, StoreError> {
-    let row = sqlx::query_as!(
-        Row,
-        "SELECT user_id, email, role, status, created_at FROM users
-         WHERE tenant_id = $1 AND lower(email) = lower($2)",
-        tx.tenant().0,
-        email,
-    )
-    .fetch_optional(tx.conn())
-    .await?;
+    let row = select!("lower(email) = lower($2)", tx.tenant().0, email,)
+        .fetch_optional(tx.conn())
+        .await?;
     Ok(row.map(User::try_from).transpose()?)
 }
 
 /// Newest first, those before `after`.
 pub async fn list(tx: &mut Tx, after: Option<UserId>, rows: i64) -> Result<Vec<User>, StoreError> {
-    let rows = sqlx::query_as!(
-        Row,
-        "SELECT user_id, email, role, status, created_at FROM users
-         WHERE tenant_id = $1 AND ($2::uuid IS NULL OR user_id < $2)
+    let rows = select!(
+        "($2::uuid IS NULL OR user_id < $2)
          ORDER BY user_id DESC LIMIT $3",
         tx.tenant().0,
         after.map(|id| id.0),
@@ -118,15 +113,9 @@ pub async fn lock_superadmins(tx: &mut Tx) -> Result<Vec<UserId>, StoreError> {
 }
 
 pub async fn lock(tx: &mut Tx, id: UserId) -> Result<Option<User>, StoreError> {
-    let row = sqlx::query_as!(
-        Row,
-        "SELECT user_id, email, role, status, created_at FROM users
-         WHERE tenant_id = $1 AND user_id = $2 FOR NO KEY UPDATE",
-        tx.tenant().0,
-        id.0,
-    )
-    .fetch_optional(tx.conn())
-    .await?;
+    let row = select!("user_id = $2 FOR NO KEY UPDATE", tx.tenant().0, id.0,)
+        .fetch_optional(tx.conn())
+        .await?;
     Ok(row.map(User::try_from).transpose()?)
 }
 

@@ -114,8 +114,8 @@ pub async fn uses(tx: &mut Tx, only: Option<&str>) -> Result<Vec<Use>, StoreErro
     Ok(uses.collect())
 }
 
-/// Gives each of these servers a new configuration, of which nothing is known yet. Answers those that
-/// are switched on.
+/// Gives each of these servers a new configuration, of which nothing is known yet; an imported one that
+/// is off is to be confirmed anew. Answers those that are switched on.
 pub async fn advance(tx: &mut Tx, servers: &[ServerId]) -> Result<Vec<ServerId>, StoreError> {
     let ids: Vec<String> = servers.iter().map(ToString::to_string).collect();
     // In one order, whoever else locks several.
@@ -129,8 +129,9 @@ pub async fn advance(tx: &mut Tx, servers: &[ServerId]) -> Result<Vec<ServerId>,
     .await?;
     let rows = sqlx::query!(
         "UPDATE mcp_servers
-         SET config_revision = config_revision + 1, form_revision = form_revision + 1, status = 'untested', status_error = NULL,
-             checked_at = NULL
+         SET config_revision = config_revision + 1, form_revision = form_revision + 1,
+             status = 'untested', status_error = NULL, checked_at = NULL,
+             unconfirmed = unconfirmed OR (imported AND NOT enabled)
          WHERE tenant_id = $1 AND server_id = ANY($2)
          RETURNING server_id, enabled",
         tx.tenant().0,

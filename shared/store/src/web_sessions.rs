@@ -136,6 +136,26 @@ pub async fn revoke_all(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64
     Ok(done.rows_affected())
 }
 
+/// Ends all of a person's but this one.
+pub async fn revoke_others(
+    tx: &mut Tx,
+    user: UserId,
+    kept: WebSessionId,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let done = sqlx::query!(
+        "UPDATE web_sessions SET revoked_at = $4
+         WHERE tenant_id = $1 AND user_id = $2 AND web_session_id <> $3 AND revoked_at IS NULL",
+        tx.tenant().0,
+        user.0,
+        kept.0,
+        now,
+    )
+    .execute(tx.conn())
+    .await?;
+    Ok(done.rows_affected())
+}
+
 /// Sessions of all tenants whose end lies before `before`.
 pub async fn due(
     db: &Db,

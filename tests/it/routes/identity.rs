@@ -18,6 +18,12 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(Method::GET, paths::ME, |_| Box::pin(async move { Sent::to("/api/me") }))
             .foreign(Fate::Own)
             .colleague(Fate::Own),
+        Case::by_session(Method::PUT, paths::MY_PASSWORD, |_| {
+            Box::pin(async move {
+                let form = json!({ "current": "long enough", "new": "longer than before" });
+                Sent::to("/api/me/password").with(form)
+            })
+        }),
         Case::new(Method::GET, paths::TENANT, |_| Box::pin(async move { Sent::to("/api/tenant") }))
             .needs("api:read,admin")
             .role(Role::Superadmin)

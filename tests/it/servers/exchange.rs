@@ -118,7 +118,7 @@ async fn a_preview_shows_the_command_line_the_host_and_names_but_no_value() {
     world.put(&root, "/api/tenant/variables/TOKEN", variable).await;
     let body = json!({ "servers": {
         "Program": { "command": "/usr/bin/env", "args": ["a b", "c\u{202e}d"], "env": { "A": "s3cret $TOKEN" },
-                     "autoApprove": ["x"] },
+                     "cwd": "/srv", "autoApprove": ["x"] },
         "Remote": { "serverUrl": "https://mcp.example.com:8443/a", "headers": { "X-Key": "s3cret" } },
         "Password": { "url": "https://user:s3cret@mcp.example.com/" },
     }, "inputs": [] });
@@ -129,8 +129,9 @@ async fn a_preview_shows_the_command_line_the_host_and_names_but_no_value() {
         preview["entries"][0],
         json!({
             "name": "Program", "path": "/servers/Program", "transport": "stdio",
-            "commandLine": ["/usr/bin/env", "a b", "c\\u{202e}d"], "url": null, "host": null,
-            "headers": [], "env": ["A"], "variables": ["TOKEN"], "ignored": ["autoApprove"], "errors": [],
+            "commandLine": ["/usr/bin/env", "a b", "c\\u{202e}d"], "cwd": "/srv", "url": null, "host": null,
+            "headers": [], "env": ["A"], "variables": ["TOKEN"], "governance": null,
+            "ignored": ["autoApprove"], "errors": [],
         })
     );
     let remote = &preview["entries"][1];
@@ -182,6 +183,31 @@ async fn an_export_is_an_import_once_its_secrets_are_written_in() {
     ] {
         assert_eq!(status, StatusCode::FORBIDDEN);
     }
+}
+
+#[tokio::test]
+async fn the_limits_of_an_entry_are_shown_and_none_lets_a_server_use_the_clients_model() {
+    let (world, _, root) = acme().await;
+    let body = |governance: Value| json!({ "mcpServers": { "One": { "url": "https://a.example/", "governance": governance } } });
+    let sampling = body(json!({ "maxConcurrent": 8, "relaySampling": true }));
+    let place = "/mcpServers/One/governance/relaySampling";
+    let (_, preview) = world.post(&root, PREVIEW, sampling.clone()).await;
+    let entry = &preview["entries"][0];
+    assert_eq!(entry["governance"], json!({ "maxConcurrent": 8, "relaySampling": true }));
+    assert_eq!(entry["errors"][0]["path"], place, "{preview}");
+    let (status, problem) = world.post(&root, IMPORT, sampling).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(problem["details"]["errors"][0]["path"], place);
+    assert_eq!(counts(&world).await.0, 0);
+
+    let limits = json!({ "maxConcurrent": 8, "relaySampling": false });
+    let (_, preview) = world.post(&root, PREVIEW, body(limits.clone())).await;
+    assert_eq!(
+        (&preview["entries"][0]["governance"], &preview["entries"][0]["errors"]),
+        (&limits, &json!([]))
+    );
+    let (status, imported) = world.post(&root, IMPORT, body(limits.clone())).await;
+    assert_eq!((status, &imported["items"][0]["governance"]), (StatusCode::CREATED, &limits));
 }
 
 #[tokio::test]

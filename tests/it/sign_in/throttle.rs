@@ -3,6 +3,7 @@
 use chrono::TimeDelta;
 use domain::{Role, limits};
 use tests::{browser::Browser, world::World};
+use tokio::task::JoinSet;
 
 use super::{PASSWORD, noon, person};
 
@@ -79,6 +80,58 @@ async fn a_pause_is_a_clean_slate_and_its_row_is_forgotten() {
     assert_eq!(rows().await, 2, "the account's and the network's");
     world.ctx.clock.advance(TimeDelta::hours(1) + TimeDelta::seconds(1));
     assert_eq!(rows().await, 0);
+}
+
+#[tokio::test]
+async fn counts_are_forgotten_some_at_a_time_and_nobody_is_waited_for() {
+    let world = world().await;
+    let owner = world.owner().await;
+    let many = i64::try_from(3 * limits::REAPER_BATCH.default).unwrap();
+    sqlx::query(
+        "INSERT INTO sign_in_throttles (subject, kind, failures, tried_at, free_at, expires_at)
+         SELECT sha256(n::text::bytea), 'account', 1, $2, $2, $2 - interval '1 minute'
+         FROM generate_series(1, $1) n",
+    )
+    .bind(many)
+    .bind(noon())
+    .execute(&owner)
+    .await
+    .unwrap();
+    // Somebody tries at this moment.
+    let mut trying = owner.begin().await.unwrap();
+    sqlx::query("SELECT FROM sign_in_throttles WHERE subject = sha256('7') FOR UPDATE")
+        .execute(&mut *trying)
+        .await
+        .unwrap();
+    let forget = app::housekeeping::forget_sign_ins(&world.ctx);
+    let forgotten = tokio::time::timeout(std::time::Duration::from_secs(10), forget).await;
+    forgotten.expect("it waits for nobody").unwrap();
+    let left = "SELECT count(*) FROM sign_in_throttles";
+    let left: i64 = sqlx::query_scalar(left).fetch_one(&mut *trying).await.unwrap();
+    assert_eq!(left, 1);
+}
+
+#[tokio::test]
+async fn an_attempt_that_found_no_place_to_be_tried_counts_for_nothing() {
+    let world = world().await;
+    // More than can wait, each from a network of its own.
+    let others = limits::PASSWORD_HASHES_WAITING.default + limits::PASSWORD_HASHES.default + 4;
+    let mut waiting: JoinSet<_> = (0..others)
+        .map(|number| {
+            let address: &'static str = format!("198.51.{number}.1").leak();
+            let email = format!("other{number}@acme.test");
+            let mut browser = Browser { address, ..Browser::at(&world.url) };
+            async move { browser.sign_in("acme", &email, "wrong").await.status.as_u16() }
+        })
+        .collect();
+    // Whoever comes last is refused first: all places are taken.
+    while waiting.join_next().await.unwrap().unwrap() != 429 {}
+    let attempts = (0..2 * FREE).map(|_| attempt(&world, "192.0.2.1", "ann@acme.test", "wrong"));
+    let outcomes = futures::future::join_all(attempts).await;
+    let tried = outcomes.iter().filter(|(status, _)| *status == 401).count();
+    assert!(u64::try_from(tried).unwrap() < FREE, "{outcomes:?}");
+    waiting.shutdown().await;
+    assert_eq!(attempt(&world, "192.0.2.1", "ann@acme.test", PASSWORD).await.0, 303);
 }
 
 #[tokio::test]

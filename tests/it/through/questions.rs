@@ -65,6 +65,28 @@ async fn a_question_reaches_the_client_and_its_answer_the_server() {
     assert_eq!(through.answer(&session, &json!("made-up"), &answer).await, 202);
 }
 
+/// MCP 2025-03-26, Transports: "an array batching one or more responses".
+#[tokio::test]
+async fn a_client_of_2025_03_26_answers_in_a_batch_and_no_other_does() {
+    let answer = json!({"roots": [{"uri": "file:///a"}]});
+    let batch = |id: &Value| json!([{"jsonrpc": "2.0", "id": id, "result": answer}]).to_string();
+    for (version, status) in [("2025-03-26", 202), ("2025-11-25", 400)] {
+        let through = asking(question("roots/list", &json!({}))).await;
+        let begun = through.begin_as(version, &everything()).await;
+        let session = begun.header("mcp-session-id").to_owned();
+        let headers = [("mcp-session-id", session.as_str())];
+        let mut stream = through.open_older(&session, CALL, &call()).await;
+        let asked = stream.next().await;
+        let reply = through.post(&headers, batch(&asked["id"])).await;
+        assert_eq!(reply.status, status, "{version}: {reply:?}");
+        if status == 400 {
+            assert_eq!(through.answer(&session, &asked["id"], &answer).await, 202);
+        }
+        // The server, which waits for it, had its answer.
+        assert!(stream.next().await["result"].is_object(), "{version}");
+    }
+}
+
 #[tokio::test]
 async fn another_sessions_answer_is_none() {
     let through = asking(form("name")).await;
@@ -113,6 +135,41 @@ async fn secrets_and_open_links_are_not_asked_for() {
         let params = json!({"mode": "url", "message": "m", "url": url, "elicitationId": "e"});
         refused(question("elicitation/create", &params), &everything()).await;
     }
+}
+
+#[tokio::test]
+async fn nothing_hides_in_a_form_that_reaches_a_person() {
+    let params = |name: &str, field: Value| {
+        let schema = json!({"type": "object", "properties": {name: field}});
+        json!({"message": "m\u{202e}", "requestedSchema": schema})
+    };
+    let city = json!({
+        "type": "string", "title": "Ci\u{200b}ty", "description": "\u{e0041}where",
+        "oneOf": [{"const": "k", "title": "Kö\u{2066}ln"}],
+    });
+    let through = asking(question("elicitation/create", &params("city", city))).await;
+    let session = through.initialize(&everything()).await;
+    let mut stream = through.open_older(&session, CALL, &call()).await;
+    let asked = stream.next().await;
+    let shown = json!({
+        "type": "string", "title": "City", "description": "where",
+        "oneOf": [{"const": "k", "title": "Köln"}],
+    });
+    assert_eq!(asked["params"]["message"], "demo: m");
+    assert_eq!(asked["params"]["requestedSchema"]["properties"]["city"], shown);
+
+    for (name, field) in [
+        ("ci\u{200b}ty", json!({"type": "string"})),
+        ("city", json!({"type": "string", "enum": ["k\u{200b}"]})),
+    ] {
+        let told =
+            refused(question("elicitation/create", &params(name, field)), &everything()).await;
+        assert!(told["message"].as_str().unwrap().contains("hides"), "{told}");
+    }
+    let field = json!({"type": "string", "title": "Pass\u{200b}word"});
+    let told =
+        refused(question("elicitation/create", &params("value", field)), &everything()).await;
+    assert!(told["message"].as_str().unwrap().contains("secret"), "{told}");
 }
 
 #[tokio::test]

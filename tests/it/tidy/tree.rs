@@ -32,7 +32,7 @@ impl File {
             || self.has_extension(&["md", "toml", "yaml", "yml", "json", "env", "service"])
     }
 
-    fn has_extension(&self, extensions: &[&str]) -> bool {
+    pub(super) fn has_extension(&self, extensions: &[&str]) -> bool {
         let extension = Path::new(&self.path).extension().and_then(|one| one.to_str());
         extension.is_some_and(|one| extensions.contains(&one))
     }

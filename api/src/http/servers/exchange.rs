@@ -69,6 +69,9 @@ struct PreviewedEntry {
     path: String,
     #[serde(flatten)]
     contact: ContactAnswer,
+    /// Limits that it would have instead of the usual ones.
+    #[schema(value_type = Option<Object>)]
+    governance: Option<Value>,
     /// Members that only a client can mean: they take no part.
     ignored: Vec<String>,
     /// Why it could not be imported; with one of these nothing is.
@@ -157,7 +160,10 @@ struct StdioProgram {
 ///
 /// They are switched off; nothing is contacted, started, queued or granted. Every mistake of every
 /// entry is answered at once, by its JSON pointer. With `?preview=true` nothing is saved, and the answer
-/// says for each entry whom it would make us contact, and its mistakes.
+/// says for each entry whom it would make us contact, its limits, and its mistakes.
+///
+/// An import cannot switch on what spends the caller's model: `governance.relaySampling: true` is a
+/// mistake of its entry, also in an export of ours.
 #[utoipa::path(post, path = paths::SERVERS_IMPORT, tag = "servers",
     params(ImportQuery), request_body = ImportBody,
     responses(
@@ -212,6 +218,7 @@ impl From<Entry> for PreviewedEntry {
             name: entry.name,
             path: entry.pointer,
             contact: entry.contact.into(),
+            governance: entry.governance.as_ref().map(limits),
             ignored: entry.ignored,
             errors: entry.mistakes,
         }

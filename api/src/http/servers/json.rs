@@ -97,7 +97,7 @@ pub(crate) struct ConfiguredServer {
     status: ServerStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     status_error: Option<String>,
-    /// It was imported and is not contacted yet: its first test asks.
+    /// It was imported, and nobody agreed to contact it as it is now: its next test asks.
     unconfirmed: bool,
     tool_count: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,6 +193,8 @@ pub(crate) struct ContactAnswer {
     transport: String,
     /// Program and arguments; empty but for `stdio`.
     command_line: Vec<String>,
+    /// Where the program runs.
+    cwd: Option<String>,
     url: Option<String>,
     host: Option<String>,
     headers: Vec<String>,
@@ -206,6 +208,7 @@ impl From<Contact> for ContactAnswer {
         Self {
             transport: contact.transport,
             command_line: contact.command_line,
+            cwd: contact.cwd,
             url: contact.url,
             host: contact.host,
             headers: contact.headers,

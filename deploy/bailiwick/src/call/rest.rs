@@ -1,17 +1,12 @@
 //! The few REST calls of `call`.
 
-use std::time::Duration;
-
-use domain::permission::Decision;
+use domain::{limits, permission::Decision};
 use reqwest::Method;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use url::Url;
 
 use crate::failure::Failure;
-
-/// Generous for one answer of a few rows.
-const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The JSON API with one token.
 #[derive(Clone)]
@@ -72,8 +67,11 @@ impl Rest {
             .base
             .join(path)
             .map_err(|error| Failure::because("the service's URL is not usable", error))?;
-        let mut request =
-            self.http.request(method, url).timeout(TIMEOUT).bearer_auth(self.token.expose_secret());
+        let mut request = self
+            .http
+            .request(method, url)
+            .timeout(limits::CALL_REST_MS.millis())
+            .bearer_auth(self.token.expose_secret());
         if let Some(body) = body {
             request = request.json(&body);
         }

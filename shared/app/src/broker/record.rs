@@ -289,7 +289,7 @@ fn asked_document(request: &CallRequest) -> Vec<u8> {
 /// How what must not be lost is tried while the database is away.
 pub(super) fn backoff() -> ExponentialBuilder {
     ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(50))
+        .with_min_delay(limits::CLOSE_RETRY_MS.millis())
         .with_max_delay(limits::DATABASE_RETRY_MS.millis())
         .without_max_times()
         .with_total_delay(Some(limits::CLOSE_RETRY_SECONDS.seconds()))

@@ -11,11 +11,12 @@ use domain::{
     tool::{Definition, Pin, UnusableTool, visible_text},
 };
 use outbound::mcp::{Discovery, Target};
+use serde::Serialize;
 use serde_json::{json, value::RawValue};
 use store::{Tx, calls::OwnConnection, servers::Server};
 use tokio::time::Instant;
 
-use super::{configures, find, lock, one_configured};
+use super::{configures, find, hold, lock, one_configured};
 use crate::{
     Ctx, audit,
     authority::Who,
@@ -53,28 +54,42 @@ pub struct CheckedTool {
 pub enum Asks {
     /// Nobody did: the first check answers what there is to agree to.
     Ask,
-    /// The caller did.
-    Confirmed,
+    /// The caller did, at the configuration of this revision.
+    Confirmed { config_revision: i64 },
+}
+
+/// What somebody is asked to agree to.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToConfirm<'a> {
+    /// The agreement must name it: a configuration that was changed since then was not shown.
+    config_revision: i64,
+    #[serde(flatten)]
+    contact: &'a Contact,
 }
 
 /// Connects with a client of its own and lists the tools, whether or not the server is switched on.
 /// A server that cannot be reached is an answer, not an error.
 ///
 /// A superadmin's check writes the status, and nothing besides; anybody else's writes nothing, and
-/// comes at most every [`limits::MEMBER_TEST_INTERVAL_MS`]: `LIMITED`. The first check of an imported
-/// server that was never switched on is `CONFLICT` with `details.confirm` unless it is confirmed, which
-/// takes the scope `approve`.
+/// comes at most every [`limits::MEMBER_TEST_INTERVAL_MS`]: `LIMITED`. The check of an imported server
+/// whose present configuration nobody agreed to is `CONFLICT` with `details.confirm`, which says what it
+/// contacts. To agree takes the scope `approve` and the revision that was shown; another one by now is
+/// `REVISION_CONFLICT`, with what there is to agree to instead.
 pub async fn check(ctx: &Ctx, caller: &Caller, server: &str, asks: Asks) -> Result<Checked, Error> {
     let mut tx = ctx.begin(caller.tenant).await?;
     let server = find(&mut tx, caller, server).await?;
     let configures = configures(caller);
     let _slot = if configures { None } else { Some(seldom(ctx, caller, &server)?) };
-    let contact = contact(&mut tx, &server).await?;
-    let server = if server.unconfirmed {
-        confirm(ctx, &mut tx, caller, &server, &contact, asks).await?
-    } else {
-        server
+    // From here on what is shown, agreed to and contacted is one configuration.
+    let mut server = match asks {
+        Asks::Ask => hold(&mut tx, caller, server.id.as_str()).await?,
+        Asks::Confirmed { .. } => lock(&mut tx, caller, server.id.as_str()).await?,
     };
+    let contact = contact(&mut tx, &server).await?;
+    if server.unconfirmed {
+        confirm(ctx, &mut tx, caller, &mut server, &contact, asks).await?;
+    }
     let aim = Aim { who: Some(Who::of(caller, None)), even_disabled: true };
     let target = load_target(ctx, &mut tx, &server, aim).await;
     let visible = if configures { None } else { Some(approved(&mut tx, &server).await?) };
@@ -146,26 +161,33 @@ async fn contact(tx: &mut Tx, server: &Server) -> Result<Contact, Error> {
     Ok(Contact::of_stored(reach, &configured.env, &configured.headers, &configured.variables))
 }
 
-/// Asks once before an imported server is contacted.
+/// Asks before an imported server is contacted; `server` is locked where the caller agrees.
 async fn confirm(
     ctx: &Ctx,
     tx: &mut Tx,
     caller: &Caller,
-    server: &Server,
+    server: &mut Server,
     contact: &Contact,
     asks: Asks,
-) -> Result<Server, Error> {
-    if asks == Asks::Ask {
+) -> Result<(), Error> {
+    let config_revision = server.config_revision;
+    let asked = |code: Code, words: &str| {
+        let confirm = ToConfirm { config_revision, contact };
+        Err(Error::new(code, words).with_details(json!({ "confirm": confirm })))
+    };
+    let Asks::Confirmed { config_revision: seen } = asks else {
         let words = "this server was imported: look at what a test contacts, and confirm it";
-        return Err(Error::new(Code::Conflict, words).with_details(json!({ "confirm": contact })));
-    }
+        return asked(Code::Conflict, words);
+    };
     caller.require_scope(Scope::Approve)?;
-    let mut server = lock(tx, caller, server.id.as_str()).await?;
+    if seen != config_revision {
+        let words = "what a test contacts is not what was confirmed: look at it again";
+        return asked(Code::RevisionConflict, words);
+    }
     server.unconfirmed = false;
-    store::servers::save(tx, &server).await?;
-    let details = json!({ "configRevision": server.config_revision });
-    audit::record(ctx, tx, caller, "server.confirmed", server.id.as_str(), details).await?;
-    Ok(server)
+    store::servers::save(tx, server).await?;
+    let details = json!({ "configRevision": config_revision });
+    audit::record(ctx, tx, caller, "server.confirmed", server.id.as_str(), details).await
 }
 
 /// The server's address and opened values.

@@ -111,6 +111,7 @@ pub(super) fn new_server(ctx: &Ctx, form: &ValidServer) -> Result<Server, Error>
         status_error: None,
         checked_at: None,
         pinned_at: None,
+        imported: false,
         unconfirmed: false,
         created_at: now,
         updated_at: now,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use domain::{
     Caller, Code, Error, limits,
-    server::{Contact, ImportEntry, ValidServer, read_import},
+    server::{Contact, GovernanceForm, ImportEntry, ValidServer, read_import},
 };
 use serde_json::{Value, json};
 use store::Tx;
@@ -22,6 +22,8 @@ pub struct Entry {
     /// JSON pointer to it in the body.
     pub pointer: String,
     pub contact: Contact,
+    /// Limits that it would have instead of the usual ones.
+    pub governance: Option<GovernanceForm>,
     /// Members that only a client can mean.
     pub ignored: Vec<String>,
     /// `{path, message}` each.
@@ -51,7 +53,7 @@ pub async fn import(ctx: &Ctx, caller: &Caller, body: &str) -> Result<Vec<Config
     for form in judged.into_iter().flatten() {
         programs_need_approval(ctx, caller, &form)?;
         let mut server = new_server(ctx, &form)?;
-        server.unconfirmed = true;
+        (server.imported, server.unconfirmed) = (true, true);
         imported.push(add(ctx, &mut tx, caller, server, &form, "server.imported").await?);
     }
     tx.commit().await?;
@@ -67,6 +69,7 @@ pub async fn preview(ctx: &Ctx, caller: &Caller, body: &str) -> Result<Vec<Entry
     let judged = judge(ctx, &mut tx, &around, &entries).await?;
     let shown = entries.into_iter().zip(judged).map(|(entry, judged)| Entry {
         contact: Contact::of_form(&entry.form),
+        governance: entry.form.governance,
         name: entry.name,
         pointer: entry.pointer,
         ignored: entry.ignored,

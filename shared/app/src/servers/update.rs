@@ -88,7 +88,9 @@ fn apply(ctx: &Ctx, server: &mut Server, form: &ValidServer, reach_changed: bool
     server.governance = form.governance;
     server.form_revision += 1;
     server.updated_at = ctx.now();
-    // Whoever switches it on has decided to contact it.
+    // Whoever leaves it switched on has decided to contact it. What was agreed to is what was shown: an
+    // imported server that contacts another now is shown anew.
+    server.unconfirmed |= server.imported && reach_changed;
     server.unconfirmed &= !form.enabled;
     if reach_changed {
         server.config_revision += 1;

@@ -19,44 +19,64 @@ const NOBODYS: &str = "$argon2id$v=19$m=19456,t=2,p=1$q/99NoJcJxY1AItUi3WR7g$2YX
 /// The PHC string of a password, with the library's parameters (19 MiB, 2 passes, 1 lane: OWASP
 /// Password Storage Cheat Sheet) and a salt of its own.
 ///
-/// `INVALID_INPUT` for one that is too short or too long.
+/// `INVALID_INPUT` for one that is too short or too long; `LIMITED` as [`Place::take`].
 pub(crate) async fn hash(password: SecretString) -> Result<String, Error> {
     user::check_password(password.expose_secret())?;
-    let _turn = turn().await?;
-    let hashed =
-        tokio::task::spawn_blocking(move || -> Result<String, argon2::password_hash::Error> {
-            let hash: PasswordHash =
-                Argon2::default().hash_password(password.expose_secret().as_bytes())?;
-            Ok(hash.to_string())
+    Place::take()?.hash(password).await
+}
+
+/// A place among those that hash or wait for it, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(#[expect(dead_code, reason = "held")] SemaphorePermit<'static>);
+
+impl Place {
+    /// At once or not at all: `LIMITED` when too many wait already.
+    pub(crate) fn take() -> Result<Self, Error> {
+        PRESENT.try_acquire().map(Self).map_err(|_| {
+            Error::new(Code::Limited, "too many people sign in at this moment")
+                .retry_after(limits::SIGN_IN_FIRST_WAIT_MS.millis())
+        })
+    }
+
+    /// As the function [`hash`], of a password that was checked.
+    pub(crate) async fn hash(&self, password: SecretString) -> Result<String, Error> {
+        self.at_work(move || {
+            let hashed: Result<PasswordHash, _> =
+                Argon2::default().hash_password(password.expose_secret().as_bytes());
+            hashed.map(|hash| hash.to_string()).map_err(Error::internal)
+        })
+        .await
+    }
+
+    /// Whether this is the password of that PHC string. Never for `None`, which takes as long.
+    pub(crate) async fn verify(
+        &self,
+        password: SecretString,
+        hash: Option<String>,
+    ) -> Result<bool, Error> {
+        self.at_work(move || {
+            let parsed = PasswordHash::new(hash.as_deref().unwrap_or(NOBODYS));
+            let parsed = parsed.map_err(|error| Error::internal(error.to_string()))?;
+            let password = password.expose_secret().as_bytes();
+            let tried = Argon2::default().verify_password(password, &parsed);
+            Ok(hash.is_some() && tried.is_ok())
+        })
+        .await
+    }
+
+    /// Off the async threads, when it is our turn. A client that hangs up ends the wait, not the work: so
+    /// the work itself holds the turn.
+    async fn at_work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let turn = HASHING.acquire().await.map_err(Error::internal)?;
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work()
         });
-    hashed.await.map_err(Error::internal)?.map_err(Error::internal)
-}
-
-/// Whether this is the password of that PHC string. Never for `None`, which takes as long.
-///
-/// `LIMITED` when too many wait for the same.
-pub(crate) async fn verify(password: SecretString, hash: Option<String>) -> Result<bool, Error> {
-    let _turn = turn().await?;
-    let tried = tokio::task::spawn_blocking(move || {
-        let known = hash.is_some();
-        let parsed = PasswordHash::new(hash.as_deref().unwrap_or(NOBODYS));
-        let parsed = match parsed {
-            Ok(parsed) => parsed,
-            Err(error) => return Err(Error::internal(error.to_string())),
-        };
-        let tried = Argon2::default().verify_password(password.expose_secret().as_bytes(), &parsed);
-        Ok(known && tried.is_ok())
-    });
-    tried.await.map_err(Error::internal)?
-}
-
-/// Both are given back together.
-async fn turn() -> Result<(SemaphorePermit<'static>, SemaphorePermit<'static>), Error> {
-    let present = PRESENT.try_acquire().map_err(|_| {
-        Error::new(Code::Limited, "too many people sign in at this moment")
-            .retry_after(limits::SIGN_IN_FIRST_WAIT_MS.millis())
-    })?;
-    Ok((HASHING.acquire().await.map_err(Error::internal)?, present))
+        done.await.map_err(Error::internal)?
+    }
 }
 
 #[cfg(test)]
@@ -66,8 +86,9 @@ mod tests {
     #[tokio::test]
     async fn nobody_has_nobodys_password() {
         let known = hash("correct horse".to_owned().into()).await.unwrap();
+        let place = Place::take().unwrap();
         let fits = async |text: &str, hash: Option<&String>| {
-            verify(text.to_owned().into(), hash.cloned()).await.unwrap()
+            place.verify(text.to_owned().into(), hash.cloned()).await.unwrap()
         };
         assert!(fits("correct horse", Some(&known)).await);
         assert!(!fits("correct house", Some(&known)).await);
@@ -75,6 +96,15 @@ mod tests {
         let parsed = PasswordHash::new(NOBODYS).unwrap();
         let of_known = PasswordHash::new(&known).unwrap();
         assert_eq!(parsed.params.to_string(), of_known.params.to_string(), "the same work");
+    }
+
+    #[tokio::test]
+    async fn whoever_hangs_up_leaves_the_work_to_its_turn() {
+        let place = Place::take().unwrap();
+        let work = place.verify("correct horse".to_owned().into(), None);
+        let soon = std::time::Duration::from_millis(1);
+        tokio::time::timeout(soon, work).await.expect_err("a hash takes longer");
+        assert_eq!(HASHING.available_permits(), limits::PASSWORD_HASHES.size() - 1);
     }
 
     #[tokio::test]

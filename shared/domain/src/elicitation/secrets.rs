@@ -2,8 +2,6 @@
 
 use serde_json::Value;
 
-use crate::tool::visible_text;
-
 /// Words that stand for a secret as a whole name, or at its end: `github_token`, `client-secret`.
 const LAST: &[&str] = &[
     "password",
@@ -62,7 +60,8 @@ const ROWS: &[&[&str]] = &[
     &["recovery", "phrase"],
 ];
 
-/// Judged by name, title, description and format of a field that takes free text or a number.
+/// Judged by name, title, description and format of a field that takes free text or a number; nothing hides
+/// in them any more.
 pub(super) fn asks_for_secret(name: &str, field: &Value) -> bool {
     let text = |key: &str| field.get(key).and_then(Value::as_str).unwrap_or_default();
     if text("format").eq_ignore_ascii_case("password")
@@ -73,8 +72,6 @@ pub(super) fn asks_for_secret(name: &str, field: &Value) -> bool {
     if is_chosen(field) || text("type") == "boolean" {
         return false;
     }
-    // Characters that nobody sees do not part words either.
-    let words = |text: &str| words(&visible_text(text));
     let (name, title) = (words(name), words(text("title")));
     let ends = |words: &[String]| {
         words.last().is_some_and(|last| LAST.contains(&last.as_str()))

@@ -15,6 +15,8 @@ pub struct Contact {
     pub transport: String,
     /// Program and arguments, exactly; empty but for stdio.
     pub command_line: Vec<String>,
+    /// Where the program runs; `None` where nothing is said, and but for stdio.
+    pub cwd: Option<String>,
     /// `None` where there is none, or it would show a password.
     pub url: Option<String>,
     pub host: Option<String>,
@@ -37,7 +39,7 @@ impl Contact {
         variables.dedup();
         Self::new(
             &form.transport,
-            (&form.command, &form.args),
+            (&form.command, &form.args, &form.cwd),
             &form.url,
             form.env.iter().map(|(name, _)| name.as_str()),
             form.headers.iter().map(|(name, _)| name.as_str()),
@@ -55,7 +57,7 @@ impl Contact {
     ) -> Self {
         Self::new(
             reach.transport.as_str(),
-            (&reach.command, &reach.args),
+            (&reach.command, &reach.args, &reach.cwd),
             &reach.url,
             env.iter().map(String::as_str),
             headers.iter().map(String::as_str),
@@ -65,7 +67,7 @@ impl Contact {
 
     fn new<'a>(
         transport: &str,
-        (command, args): (&String, &[String]),
+        (command, args, cwd): (&String, &[String], &str),
         url: &str,
         env: impl Iterator<Item = &'a str>,
         headers: impl Iterator<Item = &'a str>,
@@ -82,6 +84,7 @@ impl Contact {
         Self {
             transport: revealed(transport, 100),
             command_line: line.map(|word| shown(word)).collect(),
+            cwd: (is_program && !cwd.is_empty()).then(|| shown(cwd)),
             url: (!is_program && !shows_password).then(|| shown(url)),
             host: parsed.filter(|_| !is_program).and_then(|url| Some(shown(url.host_str()?))),
             env: env.map(shown).collect(),

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    AuthMode, FormRules, Known, Part, SecretForm, SecretText, ServerForm, ValidServer,
-    variables::variables,
+    AuthMode, FormRules, GovernanceForm, Known, Part, SecretForm, SecretText, ServerForm,
+    ValidServer, variables::variables,
 };
 use crate::{
     Code, Error,
@@ -212,7 +212,15 @@ impl Reader {
             }
             "governance" => {
                 let words = "must be an object of the limits that a server may have";
-                self.entry.form.governance = self.parsed(&path, value, words);
+                let governance: Option<GovernanceForm> = self.parsed(&path, value, words);
+                if governance.and_then(|limits| limits.relay_sampling) == Some(true) {
+                    // It lets a server spend the model of whoever calls it: no file that came from
+                    // elsewhere says so.
+                    let words =
+                        "cannot be switched on by an import: do it where the server is edited";
+                    self.mistake(&format!("{path}/relaySampling"), words);
+                }
+                self.entry.form.governance = governance;
             }
             "oauth" => {
                 let words = "must be an object of the OAuth settings that a server may have";

@@ -68,7 +68,7 @@ pub fn revealed(text: &str, chars: usize) -> String {
 /// Characters that a reader does not see, or that reorder what is seen: C0 and C1 controls but
 /// `\n` and `\t`, Unicode's format characters (bidirectional, joiners, tags), fillers and
 /// variation selectors' supplement, all of which have carried hidden instructions.
-pub(super) fn is_hidden(c: char) -> bool {
+pub(crate) fn is_hidden(c: char) -> bool {
     if c == '\n' || c == '\t' {
         return false;
     }

@@ -1,6 +1,6 @@
 //! A child and its end.
 
-use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
+use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus};
 
 use domain::limits;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
@@ -17,9 +17,6 @@ use tokio_util::{
 };
 
 use super::{Held, spawner, stderr::LastWords};
-
-/// What a program said last may still be in its pipe when it is gone.
-const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// A running program.
 #[derive(Debug)]
@@ -116,7 +113,7 @@ pub(super) fn adopt(
         // A process that escaped must not keep us reading.
         let mut reading = tokio::spawn(reading);
         let status = kept.until_gone(stopping).await;
-        if tokio::time::timeout(LAST_WORDS, &mut reading).await.is_err() {
+        if tokio::time::timeout(limits::STDIO_LAST_WORDS_MS.millis(), &mut reading).await.is_err() {
             reading.abort();
         }
         ended.send_replace(Some(status));

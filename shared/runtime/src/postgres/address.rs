@@ -5,9 +5,9 @@ use std::{
     fs, io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
+use domain::limits;
 use sha2::{Digest, Sha256};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -25,8 +25,6 @@ pub(super) const PORT: &str = "5432";
 /// `sun_path` of unix(7) holds 108 bytes with its final zero.
 const SOCKET_PATH_BYTES: usize = 107;
 const SOCKET: &str = ".s.PGSQL.5432";
-/// A server that is busy enough to need longer is asked again.
-const ANSWER: Duration = Duration::from_secs(2);
 const RECORD: &str = "socket-directory";
 pub(super) const SUPERUSER: &str = "postgres";
 
@@ -117,7 +115,10 @@ impl Address {
     /// would be a large dependency for one question.
     pub async fn answers(&self) -> bool {
         let socket = self.socket_dir.join(SOCKET);
-        matches!(time::timeout(ANSWER, ask(&socket)).await, Ok(Ok(true)))
+        matches!(
+            time::timeout(limits::POSTGRES_ANSWER_MS.millis(), ask(&socket)).await,
+            Ok(Ok(true))
+        )
     }
 
     /// Removes the socket and its lock file. A restarted server would take a lock file for valid

@@ -32,9 +32,9 @@ mod wheel;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
+use domain::limits;
 use tokio::time::{self, Instant};
 
 pub use account::create_data_dir;
@@ -143,19 +143,10 @@ impl PrivatePostgres {
     }
 }
 
-/// How often the server's process is looked at. It may be no child of ours, so its end is no
-/// event for us.
-const WATCH: Duration = Duration::from_millis(200);
-/// A server that lived this long is healthy: the next restart waits for nothing.
-const HEALTHY: Duration = Duration::from_mins(1);
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Well below the 30 s in which everything is settled after a crash.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
 async fn supervise(server: std::sync::Weak<Server>, lifecycle: Lifecycle) {
     let stopping = lifecycle.stopping();
-    let mut wait = WATCH;
-    let mut pause = FIRST_PAUSE;
+    let mut wait = limits::POSTGRES_WATCH_MS.millis();
+    let mut pause = limits::POSTGRES_RESTART_MS.millis();
     let mut up_since = Instant::now();
     loop {
         tokio::select! {
@@ -166,12 +157,12 @@ async fn supervise(server: std::sync::Weak<Server>, lifecycle: Lifecycle) {
         if server.is_stopped() {
             return;
         }
-        wait = WATCH;
+        wait = limits::POSTGRES_WATCH_MS.millis();
         if server.pid().is_some() {
             continue;
         }
-        if up_since.elapsed() >= HEALTHY {
-            pause = FIRST_PAUSE;
+        if up_since.elapsed() >= limits::POSTGRES_HEALTHY_SECONDS.seconds() {
+            pause = limits::POSTGRES_RESTART_MS.millis();
         }
         tracing::warn!("the private postgres died, it is started again");
         match server.bring_up().await {
@@ -183,6 +174,6 @@ async fn supervise(server: std::sync::Weak<Server>, lifecycle: Lifecycle) {
         }
         up_since = Instant::now();
         wait = pause;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(limits::POSTGRES_RESTART_MOST_MS.millis());
     }
 }

@@ -5,7 +5,6 @@ use std::{
     io::{Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use domain::limits;
@@ -30,16 +29,6 @@ use super::{
     process::Processes,
 };
 
-/// How often a state that we wait for is looked at.
-const POLL: Duration = Duration::from_millis(25);
-/// A killed launcher's lock is freed when the kernel has taken the process apart.
-const LOCK_WAIT: Duration = Duration::from_secs(3);
-/// After this time, processes that outlived their first one are told to end. Most notice by
-/// themselves at once.
-const ORPHAN_WAIT: Duration = Duration::from_secs(1);
-/// The first process gives its children 5 s to obey SIGQUIT before it kills them (PostgreSQL
-/// documentation, "Shutting Down the Server").
-const IMMEDIATE_STOP: Duration = Duration::from_secs(7);
 /// A start that fails because a crash is not over yet is repeated this often.
 const STARTS: u32 = 3;
 
@@ -139,7 +128,9 @@ impl Server {
                     }
                     return Ok(());
                 }
-                Err(Error::Ended { .. }) if attempt < STARTS => time::sleep(ORPHAN_WAIT).await,
+                Err(Error::Ended { .. }) if attempt < STARTS => {
+                    time::sleep(limits::POSTGRES_ORPHANS_MS.millis()).await;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -177,7 +168,7 @@ impl Server {
             if Instant::now() >= deadline {
                 return Err(Error::NotReady { log: cluster::log_tail(&self.base) });
             }
-            time::sleep(POLL).await;
+            time::sleep(limits::POSTGRES_POLL_MS.millis()).await;
         }
     }
 
@@ -194,11 +185,11 @@ impl Server {
             if Instant::now() >= deadline {
                 return Err(Error::StillRunning { pid: first.as_raw() });
             }
-            if since.elapsed() >= ORPHAN_WAIT {
+            if since.elapsed() >= limits::POSTGRES_ORPHANS_MS.millis() {
                 // As their first process would have: they end without touching the data.
                 self.processes.signal_all(Signal::SIGQUIT);
             }
-            time::sleep(POLL).await;
+            time::sleep(limits::POSTGRES_POLL_MS.millis()).await;
         }
         self.processes.forget_stranger();
         self.address.clear();
@@ -208,7 +199,7 @@ impl Server {
     async fn end(&self) -> Result<(), Error> {
         let stops = [
             (Signal::SIGINT, limits::POSTGRES_STOP_MS.millis()),
-            (Signal::SIGQUIT, IMMEDIATE_STOP),
+            (Signal::SIGQUIT, limits::POSTGRES_QUIT_MS.millis()),
         ];
         for (signal, patience) in stops {
             let deadline = Instant::now() + patience;
@@ -222,7 +213,7 @@ impl Server {
                 if self.processes.all().is_empty() {
                     return Ok(());
                 }
-                time::sleep(POLL).await;
+                time::sleep(limits::POSTGRES_POLL_MS.millis()).await;
             }
         }
         match self.processes.all().first() {
@@ -239,11 +230,13 @@ async fn lock(base: &Path) -> Result<File, Error> {
     let mut open = OpenOptions::new();
     open.read(true).write(true).create(true).truncate(false).mode(0o600);
     let mut file = open.open(&path).during(what)?;
-    let deadline = Instant::now() + LOCK_WAIT;
+    let deadline = Instant::now() + limits::POSTGRES_LOCK_WAIT_MS.millis();
     loop {
         match file.try_lock() {
             Ok(()) => break,
-            Err(TryLockError::WouldBlock) if Instant::now() < deadline => time::sleep(POLL).await,
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                time::sleep(limits::POSTGRES_POLL_MS.millis()).await;
+            }
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 // Only for the message.

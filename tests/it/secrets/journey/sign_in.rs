@@ -38,6 +38,7 @@ impl Journey {
             self.decide_on_the_page(&mut browser, decision).await;
         }
         self.misplaced(&mut browser.clone()).await;
+        self.own_password(&mut browser, &admin_password).await;
         self.in_vain().await;
         self.another_password(&mut browser).await;
         let seen = browser.submit("/sign-out", &[]).await;
@@ -130,7 +131,29 @@ impl Journey {
         assert!(statuses.contains(&401), "{statuses:?}");
     }
 
-    /// The operator sets it; sessions end with the old one.
+    /// By the API and the page, in vain and not.
+    async fn own_password(&mut self, browser: &mut Browser, present: &str) {
+        let mine = format!("{PASSWORD} of mine");
+        for (current, new, status) in [
+            (PASSWORD, mine.as_str(), 422),
+            (present, "short", 422),
+            (present, mine.as_str(), 204),
+            (mine.as_str(), present, 204),
+        ] {
+            let form = json!({ "current": current, "new": new });
+            let seen = browser.fetch(Method::PUT, "/api/me/password", Some(form)).await;
+            assert_eq!(seen.status, status, "{seen:?}");
+            self.saw("another password of one's own", seen);
+        }
+        for (again, status) in [("something else", 422), (mine.as_str(), 303)] {
+            let fields = [("current", present), ("new", &mine), ("again", again)];
+            let seen = browser.submit("/me/password", &fields).await;
+            assert_eq!(seen.status, status, "{seen:?}");
+            self.saw("another password by the page", seen);
+        }
+    }
+
+    /// The operator sets it; sessions, and tokens that can permit or configure, end with the old one.
     async fn another_password(&mut self, browser: &mut Browser) {
         let new = format!("{PASSWORD} and more");
         let arguments = ["user", "password", ADMIN, "--password-stdin", "--json", "--data-dir"];
@@ -148,6 +171,14 @@ impl Journey {
         let seen = browser.get("/api/me").await;
         assert_eq!(seen.status, 401, "{seen:?}");
         self.saw("a session of the old password", seen);
+        let (status, _) = self.send(Method::GET, &self.admin, "/api/me", "").await;
+        assert_eq!(status, 401);
+        let scopes = "api:read,api:write,approve,admin";
+        let mut command = program(&["token", "create", "--user", ADMIN, "--scopes", scopes]);
+        let output = command.arg("--data-dir").arg(self.house.data()).output().await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        said.trim().clone_into(&mut self.admin);
     }
 
     /// The value of the cookie, which this answer alone may hold.

@@ -32,8 +32,10 @@ impl Journey {
                 assert_eq!(status, 201, "{answer}");
                 let test =
                     format!("/api/mcp/servers/{}/test", answer["items"][0]["id"].as_str().unwrap());
-                self.api(Method::POST, &test, Value::Null).await;
-                let (_, tested) = self.api(Method::POST, &test, json!({ "confirm": true })).await;
+                let (_, asked) = self.api(Method::POST, &test, Value::Null).await;
+                let shown = &asked["details"]["confirm"]["configRevision"];
+                let confirm = json!({ "confirm": true, "configRevision": shown });
+                let (_, tested) = self.api(Method::POST, &test, confirm).await;
                 assert_eq!(tested["status"], "ready", "{tested}");
             }
         }

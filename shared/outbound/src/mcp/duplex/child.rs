@@ -1,6 +1,6 @@
 //! A child's pipes: one message a line (MCP 2026-07-28, basic/transports/stdio).
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use domain::{Code, limits};
@@ -20,9 +20,6 @@ use crate::{
     mcp::channel::Means,
     stdio::{Child, Life, Watch, ending},
 };
-
-/// What a child said last may still be in its pipe when it is gone.
-const LAST_LINES: Duration = Duration::from_millis(200);
 
 /// Reads and writes the pipes of a child until it ends.
 pub(super) fn attend(
@@ -89,7 +86,9 @@ async fn read(table: Arc<Table>, watch: Watch, stdout: ChildStdout, secrets: Vec
     loop {
         let next = lines.next(|| table.largest());
         let line = if gone {
-            tokio::time::timeout(LAST_LINES, next).await.unwrap_or(Ok(None))
+            tokio::time::timeout(limits::STDIO_LAST_LINES_MS.millis(), next)
+                .await
+                .unwrap_or(Ok(None))
         } else {
             tokio::select! {
                 biased;
@@ -119,7 +118,10 @@ async fn read(table: Arc<Table>, watch: Watch, stdout: ChildStdout, secrets: Vec
         }
     }
     watch.stop();
-    let status = tokio::time::timeout(LAST_LINES, watch.gone_as()).await.ok().flatten();
+    let status = tokio::time::timeout(limits::STDIO_LAST_LINES_MS.millis(), watch.gone_as())
+        .await
+        .ok()
+        .flatten();
     let said = watch.last_words.shown(&secrets);
     let words = words.map_or_else(|| ending(status), ToOwned::to_owned);
     table.end(code, &words, Some(&said));
