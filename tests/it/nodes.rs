@@ -30,6 +30,7 @@ pub(crate) fn patient(world: &World, permission_wait: Duration) -> Ctx {
         clock: Clock::System,
         vault: Vault::new(&ENCRYPTION_KEY.to_owned().into()).unwrap(),
         mcp: ctx.mcp.clone(),
+        built_in: ctx.built_in,
         blobs: ctx.blobs.clone(),
         admission: Admission::local(),
         node: ctx.mint(),

@@ -17,7 +17,7 @@ use store::{Tx, servers::Server, tools::Tool};
 use tokio::time::Instant;
 
 use crate::{
-    Ctx, audit,
+    Ctx, audit, builtin,
     servers::{is_ours, load_target, words},
 };
 
@@ -43,8 +43,13 @@ pub async fn run(ctx: &Ctx, tenant: TenantId, server: &ServerId) -> Result<Disco
     let Some(server) = found.filter(|found| found.id == *server && found.enabled) else {
         return Ok(Discovered::NotWanted);
     };
-    let target = load_target(ctx, &mut tx, &server).await;
+    let target = load_target(ctx, &mut tx, &server, None).await;
     tx.commit().await?;
+    if let Some(built_in) = domain::builtin::find(&server.id) {
+        // Code says what its tools are.
+        builtin::sync_one(ctx, tenant, built_in).await?;
+        return Ok(Discovered::Pinned);
+    }
 
     let began = ctx.now();
     let answer = match target {
@@ -155,7 +160,7 @@ fn incomplete(truncated: bool, problems: &[ToolProblem]) -> Option<String> {
     (count > 0).then(|| format!("{count} tools are left out: they have no usable name"))
 }
 
-async fn save_changes(
+pub(crate) async fn save_changes(
     ctx: &Ctx,
     tx: &mut Tx,
     server: &Server,
@@ -178,7 +183,7 @@ async fn save_changes(
 }
 
 /// Leaves a record of what a discovery changed, and one more of what it put into quarantine.
-async fn record_changes(
+pub(crate) async fn record_changes(
     ctx: &Ctx,
     tx: &mut Tx,
     server: &Server,

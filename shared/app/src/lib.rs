@@ -5,9 +5,11 @@
 pub mod audit;
 pub mod authorizations;
 pub mod broker;
+pub mod builtin;
 pub mod cas;
 pub mod clock;
 pub mod definitions;
+pub mod delegation;
 pub mod discovery;
 pub mod doctor;
 pub mod epochs;
@@ -43,7 +45,7 @@ pub mod web_sessions;
 
 mod selection;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use domain::{
     Error, Timestamp,
@@ -72,6 +74,8 @@ pub struct Parts {
     pub clock: Clock,
     pub vault: Vault,
     pub mcp: McpClients,
+    /// Where this process serves the built-in servers, to itself alone. `None`: it makes no calls.
+    pub built_in: Option<SocketAddr>,
     pub blobs: Blobs,
     pub admission: Admission,
     /// This process.

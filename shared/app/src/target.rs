@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use domain::{
-    Code, Error,
+    Code, Error, builtin,
+    delegation::Subject,
     ids::{ServerId, TenantId},
     limits,
     server::{
@@ -21,12 +22,17 @@ use store::{
 };
 use url::Url;
 
-use crate::Ctx;
+use crate::{
+    Ctx,
+    delegation::{self, Delegation},
+};
 
 /// A server as it is stored, as far as its requests depend on it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stored<'a> {
     pub tenant: TenantId,
+    /// Who asks. `None`: nobody does, as in a discovery.
+    pub who: Option<Subject>,
     pub server: &'a ServerId,
     pub transport: &'a str,
     pub url: &'a str,
@@ -41,9 +47,16 @@ pub(crate) struct Stored<'a> {
 /// missing or not for this destination, a program is not permitted (any more), or what is stored cannot
 /// be sent.
 pub(crate) fn target(ctx: &Ctx, stored: &Stored<'_>) -> Result<Target, Error> {
+    if builtin::find(stored.server).is_some() {
+        // Code says where it is and as whom it is called; what else stands in its row is not read.
+        return delegated(ctx, stored);
+    }
     let identity = match stored.auth_mode.parse()? {
         AuthMode::None => Identity::Anonymous,
         AuthMode::SharedHeaders => Identity::Shared,
+        AuthMode::Delegation => {
+            return Err(misconfigured("delegation is for built-in servers alone"));
+        }
         _ => return Err(misconfigured("the server's auth mode is not supported yet")),
     };
     let key = ClientKey {
@@ -66,6 +79,25 @@ pub(crate) fn target(ctx: &Ctx, stored: &Stored<'_>) -> Result<Target, Error> {
         Transport::Stdio => Reach::Stdio(program(ctx, stored, &mut parts)?),
     };
     Ok(Target { key, reach, resume: None, parts, authority: None })
+}
+
+/// A server of ours, on this process's own listener. `DENIED` where nobody asks.
+fn delegated(ctx: &Ctx, stored: &Stored<'_>) -> Result<Target, Error> {
+    let who = stored.who.ok_or_else(delegation::nobody)?;
+    let delegation = Delegation::new(ctx, stored.server)?;
+    let here = ctx.built_in.ok_or_else(|| {
+        Error::new(Code::Unavailable, "this process does not serve the built-in servers")
+    })?;
+    let url = Url::parse(&format!("http://{here}/{}", stored.server)).map_err(Error::internal)?;
+    let key = ClientKey {
+        tenant: stored.tenant,
+        server: stored.server.clone(),
+        revision: stored.revision,
+        identity: Identity::User { user: who.user, generation: 0 },
+        session: None,
+    };
+    let authority = Some(delegation.acting_for(who));
+    Ok(Target { key, reach: Reach::Own { url }, resume: None, parts: Vec::new(), authority })
 }
 
 /// Address and headers.

@@ -135,6 +135,10 @@ limits! {
     TAGS = 20, up to 20, "tags", "tags of a server";
     TAG_CHARS = 40, up to 40, "characters", "one tag of a server";
 
+    // Servers of ours.
+    DELEGATION_SECONDS = 30, up to 60, "s", "a token that tells a server of ours for whom one request is made: it is made right before the request leaves";
+    DELEGATION_KEEP_SECONDS = 600, up to 3_600, "s", "that such a token was used is remembered for this long after its end: clocks of nodes may differ by less";
+
     // Names and people.
     TOOL_ID_CHARS = 36, up to 36, "characters", "id of a tool";
     AGENT_NAME_CHARS = 64, up to 64, "characters", "name of a tool as models see it";

@@ -8,8 +8,10 @@
 
 pub mod audit;
 pub mod authorizations;
+pub mod builtin;
 pub mod calls;
 pub mod cas;
+pub mod delegation;
 pub mod doctor;
 pub mod ended_calls;
 pub mod epochs;

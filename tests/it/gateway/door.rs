@@ -158,6 +158,7 @@ fn without_keys(world: &World) -> Router {
         clock: world.ctx.clock.clone(),
         vault: Vault::without_keys(),
         mcp: world.ctx.mcp.clone(),
+        built_in: None,
         blobs: world.ctx.blobs.clone(),
         admission: world.ctx.admission.clone(),
         node: world.ctx.node,

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use coordination::Group;
 use domain::{
     Caller, Code, Error, Role,
+    delegation::Subject,
     elicitation::Askable,
     ids::{PermissionEpochId, PermissionGrantId, ToolId},
     invocation::{CatalogEntry, PseudoTool},
@@ -105,8 +106,10 @@ pub(super) async fn resolve(
         What::Pseudo(_) => None,
     };
     let governance = governance(server)?;
+    let who = Subject { tenant: caller.tenant, user: caller.user, session: Some(request.session) };
     let stored = Stored {
         tenant: caller.tenant,
+        who: Some(who),
         server: &server.server,
         transport: &server.transport,
         url: &server.url,

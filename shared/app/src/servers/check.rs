@@ -5,6 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use coordination::{Entry, Group, Queue, Slot};
 use domain::{
     Caller, Code, Error, Scope,
+    delegation::Subject,
     json::Sha256Digest,
     limits,
     server::{Contact, ServerStatus},
@@ -73,7 +74,8 @@ pub async fn check(ctx: &Ctx, caller: &Caller, server: &str, asks: Asks) -> Resu
     } else {
         server
     };
-    let target = load_target(ctx, &mut tx, &server).await;
+    let who = Subject { tenant: caller.tenant, user: caller.user, session: None };
+    let target = load_target(ctx, &mut tx, &server, Some(who)).await;
     let visible = if configures { None } else { Some(approved(&mut tx, &server).await?) };
     tx.commit().await?;
 
@@ -165,11 +167,17 @@ async fn confirm(
     Ok(server)
 }
 
-/// The server's address and opened values.
-pub(crate) async fn load_target(ctx: &Ctx, tx: &mut Tx, server: &Server) -> Result<Target, Error> {
+/// The server's address and opened values; `who` asks, where anybody does.
+pub(crate) async fn load_target(
+    ctx: &Ctx,
+    tx: &mut Tx,
+    server: &Server,
+    who: Option<Subject>,
+) -> Result<Target, Error> {
     let values = store::servers::values(tx, &server.id).await?;
     let stored = Stored {
         tenant: tx.tenant(),
+        who,
         server: &server.id,
         transport: server.reach.transport.as_str(),
         url: &server.reach.url,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use coordination::Group;
 use domain::{
     Caller, Code, Error,
+    delegation::Subject,
     ids::{ServerId, SessionId},
     server::Governance,
     session::effective_selection,
@@ -61,7 +62,8 @@ pub async fn enter(
     if !found.enabled {
         return Err(Error::new(Code::SourceDisabled, "the server is switched off"));
     }
-    let target = load_target(ctx, &mut tx, &found).await?;
+    let who = Subject { tenant: caller.tenant, user: caller.user, session: Some(session) };
+    let target = load_target(ctx, &mut tx, &found, Some(who)).await?;
     tx.commit().await?;
     let governance = Governance::resolve(found.governance);
     Ok(Source {
