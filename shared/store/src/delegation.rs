@@ -40,7 +40,7 @@ pub async fn forget(db: &Db, before: Timestamp, rows: i64) -> Result<u64, StoreE
     let done = sqlx::query!(
         "DELETE FROM spent_delegation_tokens WHERE jti IN (
              SELECT jti FROM spent_delegation_tokens WHERE expires_at < $1
-             ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+             ORDER BY expires_at LIMIT $2)",
         before,
         rows,
     )
