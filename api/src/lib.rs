@@ -1,5 +1,6 @@
 //! The HTTP node: parse, call one use case, render.
 
+pub mod builtin;
 pub mod caller;
 pub mod console;
 mod docs;

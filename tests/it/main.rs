@@ -1,8 +1,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how they fail")]
 
 mod broker;
+mod builtin;
 mod connections;
 mod cut_off;
+mod delegation;
 mod discovery;
 mod docs;
 mod doctor;

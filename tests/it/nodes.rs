@@ -31,6 +31,7 @@ pub(crate) fn patient(world: &World, permission_wait: Duration) -> Ctx {
         vault: Vault::new(&ENCRYPTION_KEY.to_owned().into()).unwrap(),
         mcp: ctx.mcp.clone(),
         oauth: ctx.oauth.clone(),
+        built_in: ctx.built_in,
         blobs: ctx.blobs.clone(),
         admission: Admission::local(),
         node: ctx.mint(),

@@ -98,6 +98,14 @@ fn files(dir: &Path, secrets: &[Secret]) {
     }
 }
 
+/// What every delegation token of an installation with this one key begins with: its JOSE header.
+pub(crate) fn delegation_head(encryption_key: &str) -> String {
+    let key = encryption_key.trim();
+    let id = domain::json::Sha256Digest::of(key.as_bytes()).to_string()[..8].to_owned();
+    let head = format!(r#"{{"typ":"JWT","alg":"HS256","kid":"{id}"}}"#);
+    base64::Engine::encode(&base64::prelude::BASE64_URL_SAFE_NO_PAD, head)
+}
+
 /// Panics with the place and the name of what was found there, and what stands around it.
 pub(crate) fn nothing_in(place: &str, bytes: &[u8], secrets: &[Secret]) {
     let text = String::from_utf8_lossy(bytes);

@@ -8,7 +8,14 @@ const ACME: Uuid = Uuid::from_u128(0xa);
 const GLOBEX: Uuid = Uuid::from_u128(0xb);
 
 /// Tables without row-level security; the queue's own schema besides.
-const GLOBAL: [&str; 5] = ["_sqlx_migrations", "nodes", "sign_in_throttles", "tenants", "ticks"];
+const GLOBAL: [&str; 6] = [
+    "_sqlx_migrations",
+    "nodes",
+    "sign_in_throttles",
+    "spent_delegation_tokens",
+    "tenants",
+    "ticks",
+];
 
 /// `insufficient_privilege`: no grant, or against a policy.
 const REFUSED: &str = "42501";

@@ -44,7 +44,7 @@ const IMPORTS: [(&str, &[&str]); 11] = [
 ];
 
 /// Where a library may be used at all.
-const HOMES: [(&str, &[&str]); 7] = [
+const HOMES: [(&str, &[&str]); 8] = [
     ("sqlx", &["store", "tests"]),
     ("apalis", &["worker", "tests"]),
     ("apalis-postgres", &["store", "worker", "tests"]),
@@ -52,6 +52,7 @@ const HOMES: [(&str, &[&str]); 7] = [
     ("rmcp", &["outbound", "api", "bailiwick", "bailiwick-demo", "tests"]),
     ("axum", &["api", "bailiwick-demo", "tests"]),
     ("fernet", &["store"]),
+    ("jsonwebtoken", &["app", "tests"]),
 ];
 
 /// `domain` does no I/O, reads no clock and draws no randomness.

@@ -100,7 +100,7 @@ pub fn target(program: &Path, arguments: &[&str]) -> Target {
 pub fn program(target: &mut Target) -> &mut Program {
     match &mut target.reach {
         Reach::Stdio(program) => program,
-        Reach::Http { .. } | Reach::Sse { .. } => panic!("it is not a program"),
+        Reach::Http { .. } | Reach::Own { .. } | Reach::Sse { .. } => panic!("it is not a program"),
     }
 }
 

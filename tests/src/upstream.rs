@@ -52,7 +52,7 @@ pub fn target(url: &Url) -> Target {
 pub fn headers(target: &mut Target) -> &mut Vec<(HeaderName, SecretString)> {
     match &mut target.reach {
         Reach::Http { headers, .. } | Reach::Sse { headers, .. } => headers,
-        Reach::Stdio(_) => panic!("a program takes no headers"),
+        Reach::Own { .. } | Reach::Stdio(_) => panic!("it takes no headers"),
     }
 }
 

@@ -54,7 +54,7 @@ pub struct World {
     pub url: Url,
     pub database: Database,
     client: reqwest::Client,
-    serving: JoinHandle<()>,
+    serving: [JoinHandle<()>; 2],
     /// Holds the object store.
     _dir: tempfile::TempDir,
 }
@@ -101,14 +101,20 @@ impl World {
         let address = listener.local_addr().unwrap();
         let url = Url::parse(&format!("http://{address}/")).unwrap();
 
-        let ctx = ctx(&database, clock, stdio, address, dir.path());
+        let built_in = api::builtin::listener().await.unwrap();
+        let ours = [address, built_in.local_addr().unwrap()];
+        let ctx = ctx(&database, clock, stdio, ours, dir.path());
         // Tests say by X-Forwarded-For who asks.
         let trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
         let node =
             NodeSettings { public_url: url.clone(), allowed_hosts: Vec::new(), trusted_proxies };
         let api = Api { ctx: ctx.clone(), node: Arc::new(node) };
         let stopping = ctx.stopping.clone();
-        let serving = tokio::spawn(api::serve(listener, api, stopping.cancelled_owned()));
+        let until_stopped = stopping.clone().cancelled_owned();
+        let serving = [
+            tokio::spawn(api::serve(listener, api, stopping.cancelled_owned())),
+            tokio::spawn(api::builtin::serve(built_in, ctx.clone(), until_stopped)),
+        ];
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         Self { ctx, url, database, client, serving, _dir: dir }
     }
@@ -210,7 +216,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.ctx.stopping.cancel();
-        self.serving.abort();
+        self.serving.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -219,11 +225,11 @@ fn ctx(
     database: &Database,
     clock: Clock,
     stdio: StdioMode,
-    ours: SocketAddr,
+    ours: [SocketAddr; 2],
     dir: &std::path::Path,
 ) -> Ctx {
     let loopback = "127.0.0.0/8".parse().unwrap();
-    let egress = EgressRules { allow: vec![AllowRule::Network(loopback)], own: vec![ours] };
+    let egress = EgressRules { allow: vec![AllowRule::Network(loopback)], own: ours.to_vec() };
     let http = GuardedHttp::new(egress, &HttpOptions::default()).unwrap();
     Ctx::from(Parts {
         db: Db::connect_lazy(&database.app_url, 8).unwrap(),
@@ -231,6 +237,7 @@ fn ctx(
         vault: Vault::new(&ENCRYPTION_KEY.to_owned().into()).unwrap(),
         oauth: OAuthClient::new(http.clone()),
         mcp: McpClients::new(http, Stdio::new(stdio_rules(&stdio))),
+        built_in: Some(ours[1]),
         blobs: Blobs::at(&Url::from_directory_path(dir).unwrap()).unwrap(),
         admission: Admission::local(),
         node: NodeId(Uuid::new_v4()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use app::{Ctx, broker, housekeeping, idempotency, permissions, tick::Tick};
+use app::{Ctx, broker, delegation, housekeeping, idempotency, permissions, tick::Tick};
 use domain::{Error, limits};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -45,6 +45,11 @@ pub const TICKS: &[Tick] = &[
         name: "forget-idempotency-keys",
         period: HOUR,
         work: |ctx| Box::pin(async move { idempotency::forget_old(&ctx).await }),
+    },
+    Tick {
+        name: "forget-delegation-tokens",
+        period: MINUTE,
+        work: |ctx| Box::pin(async move { delegation::forget_spent(&ctx).await }),
     },
     Tick {
         name: "forget-records",

@@ -26,8 +26,10 @@ pub(crate) struct Needs<'a> {
     pub database_url: &'a SecretString,
     pub encryption_keys: Option<&'a SecretString>,
     pub object_store: &'a Url,
-    /// Our own listeners, which upstream URLs may not name.
-    pub own: Vec<SocketAddr>,
+    /// Where others reach us, which upstream URLs may not name.
+    pub public: Option<SocketAddr>,
+    /// Where this process serves the built-in servers; `None`: it makes no calls.
+    pub built_in: Option<SocketAddr>,
 }
 
 pub(crate) fn ctx(
@@ -44,7 +46,8 @@ pub(crate) fn ctx(
             .map_err(|error| Failure::because("the encryption keys are not usable", error))?,
         None => Vault::without_keys(),
     };
-    let rules = EgressRules { allow: allow_rules(settings), own: needs.own };
+    let own = needs.public.into_iter().chain(needs.built_in).collect();
+    let rules = EgressRules { allow: allow_rules(settings), own };
     let options =
         HttpOptions { extra_ca: settings.extra_ca.clone(), contact: settings.contact.clone() };
     let http = GuardedHttp::new(rules, &options)?;
@@ -53,6 +56,7 @@ pub(crate) fn ctx(
         vault,
         oauth: OAuthClient::new(http.clone()),
         mcp: McpClients::new(http, Stdio::new(stdio_rules(settings, needs.object_store))),
+        built_in: needs.built_in,
         blobs: Blobs::at(needs.object_store)?,
         admission: Admission::local(),
         node: clock.mint(),

@@ -154,7 +154,8 @@ async fn open(settings: &Settings) -> Result<Ctx, Failure> {
         database_url: &database_url,
         encryption_keys: None,
         object_store: &object_store,
-        own: Vec::new(),
+        public: None,
+        built_in: None,
     };
     let ctx = assemble::ctx(settings, &Lifecycle::new(), needs)?;
     app::setup::check(&ctx).await?;

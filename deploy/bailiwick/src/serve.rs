@@ -24,11 +24,13 @@ pub(crate) async fn api(settings: &Settings) -> Result<(), Failure> {
     let lifecycle = lifecycle_on_signals();
     let listener = listen(settings.listen).await?;
     let address = local_address(&listener)?;
-    let ctx = of_settings(settings, &lifecycle, vec![address])?;
+    let (built_in, here) = listen_to_ourselves().await?;
+    let ctx = of_settings(settings, &lifecycle, Some(address), here)?;
     app::setup::check(&ctx).await?;
     app::servers::check_programs(&ctx).await?;
+    app::builtin::sync(&ctx).await?;
     let place = format!("{}:{address}", host_name());
-    let mut node = Node::start(ctx, lifecycle, nodes::Kind::Api, &place).await?;
+    let mut node = Node::start(ctx, lifecycle, nodes::Kind::Api, &place, built_in).await?;
     node.serve_http(listener, node_settings(settings, address)?);
     println!("ready {}", public_url(settings, address)?.as_str().trim_end_matches('/'));
     node.run().await
@@ -37,12 +39,14 @@ pub(crate) async fn api(settings: &Settings) -> Result<(), Failure> {
 /// Runs ticks and jobs on a database that others run.
 pub(crate) async fn worker(settings: &Settings) -> Result<(), Failure> {
     let lifecycle = lifecycle_on_signals();
-    let ctx = of_settings(settings, &lifecycle, Vec::new())?;
+    let (built_in, here) = listen_to_ourselves().await?;
+    let ctx = of_settings(settings, &lifecycle, None, here)?;
     app::setup::check(&ctx).await?;
     app::servers::check_programs(&ctx).await?;
+    app::builtin::sync(&ctx).await?;
     // Several may run on one host; one that died is noticed by its lease.
     let place = format!("{}:worker:{}", host_name(), std::process::id());
-    let mut node = Node::start(ctx, lifecycle, nodes::Kind::Worker, &place).await?;
+    let mut node = Node::start(ctx, lifecycle, nodes::Kind::Worker, &place, built_in).await?;
     node.work();
     node.run().await
 }
@@ -50,7 +54,8 @@ pub(crate) async fn worker(settings: &Settings) -> Result<(), Failure> {
 fn of_settings(
     settings: &Settings,
     lifecycle: &Lifecycle,
-    own: Vec<SocketAddr>,
+    public: Option<SocketAddr>,
+    built_in: SocketAddr,
 ) -> Result<Ctx, Failure> {
     let needed = |setting| Failure::usage(format!("{setting} must be set (only `up` has its own)"));
     let database_url = settings.database_url.as_ref().ok_or_else(|| needed("database_url"))?;
@@ -60,7 +65,9 @@ fn of_settings(
     if encryption_keys.is_none() {
         return Err(needed("encryption_keys"));
     }
-    assemble::ctx(settings, lifecycle, Needs { database_url, encryption_keys, object_store, own })
+    let built_in = Some(built_in);
+    let needs = Needs { database_url, encryption_keys, object_store, public, built_in };
+    assemble::ctx(settings, lifecycle, needs)
 }
 
 /// From here on signals end this process in order.
@@ -81,18 +88,23 @@ pub(crate) struct Node {
     ctx: Ctx,
     lifecycle: Lifecycle,
     lease: JoinHandle<()>,
+    /// Calls need them until the end.
+    built_in: JoinHandle<()>,
     tasks: JoinSet<Result<(), Failure>>,
 }
 
 impl Node {
-    /// Registers the process, and keeps its lease from now on.
+    /// Registers the process, keeps its lease from now on, and serves the built-in servers to itself.
     pub(crate) async fn start(
         ctx: Ctx,
         lifecycle: Lifecycle,
         kind: nodes::Kind,
         place: &str,
+        built_in: TcpListener,
     ) -> Result<Self, Failure> {
         nodes::register(&ctx, kind, place).await?;
+        let stopping = lifecycle.stopping().cancelled_owned();
+        let built_in = tokio::spawn(api::builtin::serve(built_in, ctx.clone(), stopping));
         let lease = tokio::spawn(nodes::keep(ctx.clone()));
         let mut tasks = JoinSet::new();
         let changes = list_changes::watch(ctx.clone());
@@ -100,7 +112,7 @@ impl Node {
             changes.await;
             Ok(())
         });
-        Ok(Self { ctx, lifecycle, lease, tasks })
+        Ok(Self { ctx, lifecycle, lease, built_in, tasks })
     }
 
     pub(crate) fn serve_http(&mut self, listener: TcpListener, node: NodeSettings) {
@@ -159,6 +171,7 @@ impl Node {
         }
         self.lifecycle.stop();
         self.lease.abort();
+        self.built_in.abort();
         // A database that does not answer must not hold up the end; the lease ends the node then.
         let farewell = async {
             // Calls that were just cut off write down how they ended.
@@ -179,6 +192,15 @@ pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> 
     TcpListener::bind(address)
         .await
         .map_err(|error| Failure::because(format!("cannot listen on {address}"), error))
+}
+
+/// For the built-in servers, on a port that nobody else is told.
+pub(crate) async fn listen_to_ourselves() -> Result<(TcpListener, SocketAddr), Failure> {
+    let listener = api::builtin::listener().await;
+    let listener =
+        listener.map_err(|error| Failure::because("no port of loopback is free", error))?;
+    let address = local_address(&listener)?;
+    Ok((listener, address))
 }
 
 /// With the real port where 0 was asked for.

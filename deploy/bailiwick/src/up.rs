@@ -60,13 +60,15 @@ async fn serve_on(
 ) -> Result<(), Failure> {
     let draining = lifecycle.draining();
     let address = serve::local_address(&listener)?;
+    let (built_in, here) = serve::listen_to_ourselves().await?;
     let prepared = tokio::select! {
-        prepared = prepare(settings, lifecycle, installation, postgres, address) => prepared?,
+        prepared = prepare(settings, lifecycle, installation, postgres, (address, here)) => prepared?,
         () = draining.cancelled() => return Ok(()),
     };
     // The database is this installation's alone, and the lock on its directory is ours: whatever
     // stood here before is dead.
-    let mut node = Node::start(prepared, lifecycle.clone(), nodes::Kind::Up, "up").await?;
+    let mut node =
+        Node::start(prepared, lifecycle.clone(), nodes::Kind::Up, "up", built_in).await?;
     node.serve_http(listener, serve::node_settings(settings, address)?);
     node.work();
 
@@ -91,7 +93,7 @@ async fn prepare(
     lifecycle: &Lifecycle,
     installation: &Installation,
     postgres: &PrivatePostgres,
-    address: SocketAddr,
+    (address, built_in): (SocketAddr, SocketAddr),
 ) -> Result<Ctx, Failure> {
     let encryption_keys = encryption_keys(settings, installation)?;
     let setup = Setup {
@@ -111,13 +113,15 @@ async fn prepare(
         database_url: &postgres.app_url().into(),
         encryption_keys: encryption_keys.as_ref(),
         object_store: &object_store,
-        own: vec![address],
+        public: Some(address),
+        built_in: Some(built_in),
     };
     // The default directory too: programs must not see into it.
     let dir = Some(installation.dir().to_owned());
     let settings = Settings { data_dir: dir, ..with_demo(settings, address) };
     let ctx = assemble::ctx(&settings, lifecycle, needs)?;
     app::servers::check_programs(&ctx).await?;
+    app::builtin::sync(&ctx).await?;
     if !installation.is_installed() {
         first_start(&ctx, installation).await?;
         installation.set_installed()?;

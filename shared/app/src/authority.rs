@@ -3,11 +3,12 @@
 
 mod refresh;
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use domain::{
     Caller, Code, Error,
     connection::{self, ConnectionState, ReconnectReason},
+    delegation::Subject,
     ids::{ServerId, SessionId, TenantId, TokenId, UserId},
     limits,
     server::AuthMode,
@@ -19,7 +20,11 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use store::connections::{Asked, CredentialName, Now, Own};
 
-use crate::{Ctx, Parts, connections::credential::Credential};
+use crate::{
+    Ctx, Parts,
+    connections::credential::Credential,
+    delegation::{self, Delegation},
+};
 
 /// On whose behalf a server is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +53,8 @@ pub(crate) struct Right {
     /// `None`: nobody's. Never with a personal mode.
     pub who: Option<Who>,
     pub personal: Option<Personal>,
+    /// For a server of ours.
+    pub delegation: Option<Arc<Delegation>>,
     /// The switch does not count: the server is being tried out.
     pub even_disabled: bool,
 }
@@ -68,6 +75,9 @@ impl Authority for Right {
             loop {
                 let now = self.read_back(&ctx, request.behalf).await?;
                 self.permits(&now, request.behalf)?;
+                if let Some(delegation) = &self.delegation {
+                    return self.delegate(delegation, request);
+                }
                 let Some(personal) = &self.personal else { return Ok(Pass::default()) };
                 let own = self.own(personal, now.own)?;
                 let due = own.refresh_at.is_some_and(|due| due <= ctx.now());
@@ -106,6 +116,13 @@ impl Right {
         parts.map(Ctx).ok_or_else(|| Error::new(Code::Unavailable, "this node is shutting down"))
     }
 
+    /// A token for this one request.
+    fn delegate(&self, delegation: &Delegation, request: Outgoing<'_>) -> Result<Pass, Error> {
+        let who = self.who.ok_or_else(delegation::nobody)?;
+        let subject = Subject { tenant: self.tenant, user: who.user, session: who.session };
+        Ok(Pass { headers: delegation.headers_for(request, subject)?, ..Pass::default() })
+    }
+
     async fn read_back(&self, ctx: &Ctx, behalf: Behalf<'_>) -> Result<Now, Error> {
         let tool = match behalf {
             Behalf::Caller(pinned) => pinned.map(|pinned| &pinned.tool),
@@ -133,7 +150,8 @@ impl Right {
             server.is_on()?;
         }
         // What a shared client does for itself does not depend on who happened to begin it.
-        let for_a_person = self.personal.is_some() || matches!(behalf, Behalf::Caller(_));
+        let own = self.personal.is_some() || self.delegation.is_some();
+        let for_a_person = own || matches!(behalf, Behalf::Caller(_));
         if self.who.is_some() && for_a_person {
             now.read_back.person_holds()?;
         }

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::{
     Ctx, audit,
     authority::Who,
+    builtin,
     servers::{is_ours, load_target, words},
     target::Aim,
 };
@@ -59,6 +60,11 @@ pub async fn run(
     let who = person.map(|user| Who { user, token: None, session: None });
     let target = load_target(ctx, &mut tx, &server, Aim { who, even_disabled: false }).await;
     tx.commit().await?;
+    if let Some(built_in) = domain::builtin::find(&server.id) {
+        // Code says what its tools are.
+        builtin::sync_one(ctx, tenant, built_in).await?;
+        return Ok(Discovered::Pinned);
+    }
 
     let began = ctx.now();
     let answer = match target {
@@ -171,7 +177,7 @@ fn incomplete(truncated: bool, problems: &[ToolProblem]) -> Option<String> {
     (count > 0).then(|| format!("{count} tools are left out: they have no usable name"))
 }
 
-async fn save_changes(
+pub(crate) async fn save_changes(
     ctx: &Ctx,
     tx: &mut Tx,
     server: &Server,
@@ -194,7 +200,7 @@ async fn save_changes(
 }
 
 /// Leaves a record of what a discovery changed, and one more of what it put into quarantine.
-async fn record_changes(
+pub(crate) async fn record_changes(
     ctx: &Ctx,
     tx: &mut Tx,
     server: &Server,

@@ -6,10 +6,12 @@ pub mod audit;
 mod authority;
 pub mod authorizations;
 pub mod broker;
+pub mod builtin;
 pub mod cas;
 pub mod clock;
 pub mod connections;
 pub mod definitions;
+pub mod delegation;
 pub mod discovery;
 pub mod doctor;
 pub mod epochs;
@@ -46,6 +48,7 @@ pub mod web_sessions;
 mod selection;
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -78,6 +81,8 @@ pub struct Parts {
     pub vault: Vault,
     pub mcp: McpClients,
     pub oauth: OAuthClient,
+    /// Where this process serves the built-in servers, to itself alone. `None`: it makes no calls.
+    pub built_in: Option<SocketAddr>,
     pub blobs: Blobs,
     pub admission: Admission,
     /// This process.

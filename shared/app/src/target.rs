@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use domain::{
-    Code, Error,
+    Code, Error, builtin,
     connection::{self, ConnectionState},
     ids::{ServerId, TenantId},
     limits,
@@ -27,12 +27,14 @@ use url::Url;
 use crate::{
     Ctx,
     authority::{Personal, Right, Who},
+    delegation::{self, Delegation},
 };
 
 /// A server as it is stored, as far as its requests depend on it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stored<'a> {
     pub tenant: TenantId,
+    /// Who asks. `None`: nobody does, as in a discovery.
     pub server: &'a ServerId,
     pub transport: &'a str,
     pub url: &'a str,
@@ -59,9 +61,13 @@ pub(crate) struct Aim {
 /// `CREDENTIALS_UNREADABLE` where no key opens a value; `SERVER_MISCONFIGURED` where a variable is
 /// missing or not for this destination, a program is not permitted (any more), or what is stored cannot
 /// be sent. `CONNECTION_REQUIRED` and `RECONNECT_REQUIRED` where the server is used with a person's own
-/// account and that is not connected, or nobody asks.
+/// account and that is not connected, or nobody asks. `DENIED` for a server of ours where nobody asks.
 pub(crate) fn target(ctx: &Ctx, stored: &Stored<'_>, aim: Aim) -> Result<Target, Error> {
     let mode: AuthMode = stored.auth_mode.parse()?;
+    if builtin::find(stored.server).is_some() {
+        // Code says where it is and as whom it is called; what else stands in its row is not read.
+        return delegated(ctx, stored, aim, mode);
+    }
     let personal = personal(stored, aim, mode)?;
     let identity = match (mode, &personal, aim.who) {
         (AuthMode::None, ..) => Identity::Anonymous,
@@ -69,25 +75,10 @@ pub(crate) fn target(ctx: &Ctx, stored: &Stored<'_>, aim: Aim) -> Result<Target,
         (_, Some(personal), Some(who)) => {
             Identity::User { user: who.user, generation: personal.generation }
         }
-        _ => return Err(misconfigured("the server's auth mode is not supported yet")),
+        _ => return Err(misconfigured("delegation is for built-in servers alone")),
     };
-    let right = Right {
-        parts: ctx.downgrade(),
-        tenant: stored.tenant,
-        server: stored.server.clone(),
-        revision: stored.revision,
-        mode,
-        who: aim.who,
-        personal,
-        even_disabled: aim.even_disabled,
-    };
-    let key = ClientKey {
-        tenant: stored.tenant,
-        server: stored.server.clone(),
-        revision: stored.revision,
-        identity,
-        session: None,
-    };
+    let right = right(ctx, stored, aim, mode, personal);
+    let key = key(stored, identity);
     let mut parts = Vec::new();
     let reach = match stored.transport.parse()? {
         Transport::Http => {
@@ -125,6 +116,63 @@ fn personal(stored: &Stored<'_>, aim: Aim, mode: AuthMode) -> Result<Option<Pers
         _ => None,
     };
     Ok(Some(Personal { generation: own.generation, header }))
+}
+
+/// A server of ours, on this process's own listener. `DENIED` where nobody asks.
+fn delegated(
+    ctx: &Ctx,
+    stored: &Stored<'_>,
+    aim: Aim,
+    mode: AuthMode,
+) -> Result<Target, Error> {
+    let who = aim.who.ok_or_else(delegation::nobody)?;
+    let delegation = Delegation::new(ctx, stored.server)?;
+    let here = ctx.built_in.ok_or_else(|| {
+        Error::new(Code::Unavailable, "this process does not serve the built-in servers")
+    })?;
+    let url = Url::parse(&format!("http://{here}/{}", stored.server)).map_err(Error::internal)?;
+    let identity = Identity::User { user: who.user, generation: 0 };
+    let right = Right {
+        delegation: Some(Arc::new(delegation)),
+        ..right(ctx, stored, aim, mode, None)
+    };
+    Ok(Target {
+        key: key(stored, identity),
+        reach: Reach::Own { url },
+        resume: None,
+        parts: Vec::new(),
+        authority: Some(Arc::new(right)),
+    })
+}
+
+fn key(stored: &Stored<'_>, identity: Identity) -> ClientKey {
+    ClientKey {
+        tenant: stored.tenant,
+        server: stored.server.clone(),
+        revision: stored.revision,
+        identity,
+        session: None,
+    }
+}
+
+fn right(
+    ctx: &Ctx,
+    stored: &Stored<'_>,
+    aim: Aim,
+    mode: AuthMode,
+    personal: Option<Personal>,
+) -> Right {
+    Right {
+        parts: ctx.downgrade(),
+        tenant: stored.tenant,
+        server: stored.server.clone(),
+        revision: stored.revision,
+        mode,
+        who: aim.who,
+        personal,
+        delegation: None,
+        even_disabled: aim.even_disabled,
+    }
 }
 
 /// Address and headers.

@@ -8,7 +8,7 @@ use serde_json::json;
 use store::Tx;
 pub use store::tenants::Tenant;
 
-use crate::{Ctx, audit};
+use crate::{Ctx, audit, builtin};
 
 /// What a superadmin changes; `None` stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct TenantChange {
     pub auto_approve_new_tools: Option<bool>,
 }
 
-/// The operator makes a tenant.
+/// The operator makes a tenant, with the built-in servers.
 ///
 /// `INVALID_INPUT` for a slug that is no label, `CONFLICT` for one that is taken.
 pub async fn create(ctx: &Ctx, slug: &str) -> Result<Tenant, Error> {
@@ -32,6 +32,7 @@ pub async fn create(ctx: &Ctx, slug: &str) -> Result<Tenant, Error> {
         _ => error.into(),
     })?;
     audit::record_operator(ctx, &mut tx, "tenant.created", &id.to_string(), json!({})).await?;
+    builtin::add_all(ctx, &mut tx).await?;
     tx.commit().await?;
     Ok(Tenant {
         id,

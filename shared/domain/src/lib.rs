@@ -4,8 +4,10 @@
 //! `now` and identifiers from its caller. Its tests need no runtime and no database.
 
 pub mod audit;
+pub mod builtin;
 pub mod caller;
 pub mod connection;
+pub mod delegation;
 pub mod elicitation;
 pub mod error;
 pub mod event;

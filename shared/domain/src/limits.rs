@@ -147,6 +147,9 @@ limits! {
     TAG_CHARS = 40, up to 40, "characters", "one tag of a server";
 
     PACING_MOST_MS = 86_400_000, up to 86_400_000, "ms", "longest pause, cool-down or wait that a group of calls keeps: a peer's words must not shut a server for ever";
+    // Servers of ours.
+    DELEGATION_SECONDS = 30, up to 60, "s", "a token that tells a server of ours for whom one request is made: it is made right before the request leaves";
+    DELEGATION_KEEP_SECONDS = 600, up to 3_600, "s", "that such a token was used is remembered for this long after its end: clocks of nodes may differ by less";
 
     // Names and people.
     TOOL_ID_CHARS = 36, up to 36, "characters", "id of a tool";

@@ -101,6 +101,7 @@ impl Target {
             Reach::Http { headers, .. } | Reach::Sse { headers, .. } => {
                 headers.iter().map(|(_, secret)| secret).collect()
             }
+            Reach::Own { .. } => Vec::new(),
             Reach::Stdio(program) => program.env.iter().map(|(_, secret)| secret).collect(),
         };
         sent.into_iter().chain(&self.parts).cloned().collect()
@@ -115,6 +116,9 @@ pub enum Reach {
     Http { url: Url, headers: Vec<(HeaderName, SecretString)> },
     /// HTTP+SSE of 2024-11-05; `url` is that of the stream. Headers as above.
     Sse { url: Url, headers: Vec<(HeaderName, SecretString)> },
+    /// Streamable HTTP, on a listener of our own, which code alone names. What is sent besides the
+    /// protocol's headers is the authority's.
+    Own { url: Url },
     /// A program of this machine that speaks on its standard input and output.
     Stdio(Program),
 }

@@ -8,9 +8,11 @@
 
 pub mod audit;
 pub mod authorizations;
+pub mod builtin;
 pub mod calls;
 pub mod cas;
 pub mod connections;
+pub mod delegation;
 pub mod doctor;
 pub mod ended_calls;
 pub mod epochs;

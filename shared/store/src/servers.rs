@@ -91,18 +91,6 @@ pub async fn find(tx: &mut Tx, id_or_slug: &str) -> Result<Option<Server>, Store
     Ok(row.map(Server::try_from).transpose()?)
 }
 
-/// As [`find`], held against changes until the transaction ends.
-pub async fn hold(tx: &mut Tx, id_or_slug: &str) -> Result<Option<Server>, StoreError> {
-    let row = select!(
-        "AND (s.server_id = $2 OR s.slug = $2) ORDER BY s.server_id = $2 DESC LIMIT 1 FOR SHARE OF s",
-        tx.tenant().0,
-        id_or_slug,
-    )
-    .fetch_optional(tx.conn())
-    .await?;
-    Ok(row.map(Server::try_from).transpose()?)
-}
-
 /// All of the tenant's, by name.
 pub async fn all(tx: &mut Tx) -> Result<Vec<Server>, StoreError> {
     let rows =

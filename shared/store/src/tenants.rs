@@ -63,6 +63,12 @@ pub async fn find(db: &Db, slug: &str) -> Result<Option<Tenant>, StoreError> {
     Ok(row.map(Tenant::from))
 }
 
+/// Every tenant, in no order.
+pub async fn ids(db: &Db) -> Result<Vec<TenantId>, StoreError> {
+    let ids = sqlx::query_scalar!("SELECT tenant_id FROM tenants").fetch_all(db.pool()).await?;
+    Ok(ids.into_iter().map(TenantId).collect())
+}
+
 /// The slug of the only tenant; `None` where there are none or several.
 pub async fn only_slug(db: &Db) -> Result<Option<String>, StoreError> {
     let mut slugs =

@@ -7,7 +7,9 @@ use std::fmt;
 
 use domain::{Code, Error, ids::TenantId, json::digest};
 use fernet::Fernet;
+use hkdf::Hkdf;
 use secrecy::{ExposeSecret, SecretString};
+use sha2::Sha256;
 use zeroize::Zeroizing;
 
 /// What a sealed value is for.
@@ -89,6 +91,7 @@ pub enum KeyringError {
 struct Key {
     id: String,
     fernet: Fernet,
+    delegation: Zeroizing<[u8; 32]>,
 }
 
 /// The keyring.
@@ -113,7 +116,7 @@ impl Vault {
             if ring.iter().any(|key| key.id == id) {
                 return Err(KeyringError::Repeated(index + 1));
             }
-            ring.push(Key { id, fernet });
+            ring.push(Key { id, fernet, delegation: delegation_key(text) });
         }
         if ring.is_empty() {
             return Err(KeyringError::Empty);
@@ -131,6 +134,12 @@ impl Vault {
     #[must_use]
     pub fn key_ids(&self) -> Vec<&str> {
         self.keys.iter().map(|key| key.id.as_str()).collect()
+    }
+
+    /// What signs delegation tokens, with the id of the key that it comes from: the first signs, all
+    /// verify. None without a keyring.
+    pub fn delegation_keys(&self) -> impl Iterator<Item = (&str, &[u8; 32])> {
+        self.keys.iter().map(|key| (key.id.as_str(), &*key.delegation))
     }
 
     /// Whether a key of the ring opens it, whatever it is for.
@@ -189,6 +198,15 @@ fn label(purpose: Purpose, row: RowName<'_>) -> Vec<u8> {
     let mut label = serde_json::to_vec(&parts).expect("strings are JSON");
     label.push(b'\n');
     label
+}
+
+/// HKDF (RFC 5869) of a key of the ring: whoever learns what signs learns nothing of what seals.
+fn delegation_key(key: &str) -> Zeroizing<[u8; 32]> {
+    let mut derived = Zeroizing::new([0; 32]);
+    Hkdf::<Sha256>::new(None, key.as_bytes())
+        .expand(b"bailiwick.1 delegation", derived.as_mut_slice())
+        .expect("32 bytes are fewer than 255 digests");
+    derived
 }
 
 fn unreadable(words: &str) -> Error {
@@ -282,6 +300,19 @@ mod tests {
         assert_eq!(refused(" , "), KeyringError::Empty);
         assert_eq!(refused(&format!("{SPEC_KEY},short")), KeyringError::NotAKey(2));
         assert_eq!(refused(&format!("{SPEC_KEY},{SPEC_KEY}")), KeyringError::Repeated(2));
+    }
+
+    #[test]
+    fn each_key_of_the_ring_gives_one_that_signs_and_is_no_other() {
+        let other = Fernet::generate_key();
+        let both = vault(&format!("{other},{SPEC_KEY}"));
+        let keys: Vec<_> = both.delegation_keys().collect();
+        let alone = vault(SPEC_KEY);
+        let (id, key) = alone.delegation_keys().next().unwrap();
+        assert_eq!((keys.len(), keys[1]), (2, (id, key)));
+        assert_ne!(keys[0].1, key);
+        assert_ne!(key.as_slice(), digest(SPEC_KEY.as_bytes()));
+        assert_eq!(Vault::without_keys().delegation_keys().count(), 0);
     }
 
     #[test]

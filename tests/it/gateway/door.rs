@@ -159,6 +159,7 @@ fn without_keys(world: &World) -> Router {
         vault: Vault::without_keys(),
         mcp: world.ctx.mcp.clone(),
         oauth: world.ctx.oauth.clone(),
+        built_in: None,
         blobs: world.ctx.blobs.clone(),
         admission: world.ctx.admission.clone(),
         node: world.ctx.node,

@@ -1,7 +1,7 @@
 //! Everything that can be done with secrets, and every answer to it.
 
+mod delegation;
 mod sign_in;
-
 mod variables;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -12,7 +12,7 @@ use tests::{
     world::eventually,
 };
 
-use super::{needles::Secret, nothing_in};
+use super::{delegation_head, needles::Secret, nothing_in};
 use crate::{
     gateway::{as_pairs, initialize, modern},
     kill::house::{House, Up, program},
@@ -83,6 +83,7 @@ impl Journey {
             Secret::new("cookie of the API", &self.cookies[0]),
             Secret::new("cookie of the page", &self.cookies[1]),
             Secret::new("admin password", &self.house.file("admin-password")),
+            Secret::new("delegation token", &delegation_head(&self.house.file("encryption-keys"))),
             Secret::new("encryption key", &self.house.file("encryption-keys")),
         ]
     }
@@ -124,6 +125,7 @@ impl Journey {
             let id = session["id"].as_str().unwrap().to_owned();
             if mode == "always_allow" { self.free = id } else { self.asking = id }
         }
+        self.delegation().await;
         self.failing_discoveries().await;
         self.read_everything().await;
     }

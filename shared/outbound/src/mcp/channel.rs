@@ -51,6 +51,7 @@ use super::{
     wire::{Message, RpcError},
 };
 use crate::{
+    egress::Destination,
     http::{Failure, GuardedHttp},
     stdio::Stdio,
 };
@@ -153,7 +154,11 @@ impl Channel {
     pub(super) async fn open(means: &Means, target: &Target) -> Result<Self, Error> {
         Ok(match &target.reach {
             Reach::Http { url, headers } => {
-                Self::Http(Arc::new(Upstream::new(means, target, url, headers)?))
+                let upstream = Upstream::new(means, target, url, Destination::Configured, headers)?;
+                Self::Http(Arc::new(upstream))
+            }
+            Reach::Own { url } => {
+                Self::Http(Arc::new(Upstream::new(means, target, url, Destination::Own, &[])?))
             }
             Reach::Sse { .. } | Reach::Stdio(_) => Self::Duplex(Duplex::open(means, target).await?),
         })

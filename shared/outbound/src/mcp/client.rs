@@ -74,7 +74,9 @@ impl Client {
         let work = async {
             let channel = Channel::open(means, target).await?;
             match &target.reach {
-                Reach::Http { .. } => Ok((handshake::connect(&channel, trail).await?, channel)),
+                Reach::Http { .. } | Reach::Own { .. } => {
+                    Ok((handshake::connect(&channel, trail).await?, channel))
+                }
                 // That transport is older than the newer era.
                 Reach::Sse { .. } => {
                     Ok((handshake::initialize(&channel, newest(), None, trail).await?, channel))
@@ -116,7 +118,7 @@ impl Client {
         target: &Target,
         resume: &Resume,
     ) -> Result<Self, Error> {
-        if !matches!(target.reach, Reach::Http { .. }) {
+        if !matches!(target.reach, Reach::Http { .. } | Reach::Own { .. }) {
             return Err(channel::session_lost());
         }
         let version = ProtocolVersion::KNOWN_VERSIONS

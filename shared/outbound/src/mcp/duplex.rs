@@ -85,7 +85,9 @@ impl Duplex {
                     legacy_sse::attend(means, own, secrets, poster, stream, stop.clone());
                 (table, Pipe::Sse { poster, stop: stop.drop_guard() })
             }
-            Reach::Http { .. } => return Err(Error::internal("HTTP is no pipe")),
+            Reach::Http { .. } | Reach::Own { .. } => {
+                return Err(Error::internal("HTTP is no pipe"));
+            }
         };
         Ok(Arc::new(Self { table, pipe, next_id: AtomicU64::new(1) }))
     }

@@ -56,11 +56,12 @@ impl Upstream {
         means: &Means,
         target: &Target,
         url: &Url,
+        destination: Destination,
         headers: &[(HeaderName, SecretString)],
     ) -> Result<Self, Error> {
         Ok(Self {
             door: Door::new(
-                means.http.open(url, Destination::Configured)?,
+                means.http.open(url, destination)?,
                 target.authority.clone(),
                 target.secrets(),
             ),
