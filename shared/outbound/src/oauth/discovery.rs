@@ -161,7 +161,10 @@ impl Walk {
             if self.seen().mismatched {
                 return Err(OAuthFailure::at(step::RESOURCE_MISMATCH));
             }
-            let document = self.document(&url, self.configured_host(), headers).await?;
+            // The server's own origin is configured, whatever the issuer is.
+            let ours = url.origin() == self.server.origin();
+            let host = if ours { self.server_host() } else { self.configured_host() };
+            let document = self.document(&url, host, headers).await?;
             document.filter(is_server_metadata)
         };
         let answer = match answer {

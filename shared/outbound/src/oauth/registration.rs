@@ -91,14 +91,17 @@ fn client(
     if auth_method.needs_secret() && client_secret.is_none() {
         return Err(OAuthFailure::Malformed("it registered a client without its secret"));
     }
-    let expires_at = registered.client_secret_expires_at.as_ref();
-    let expires_at = expires_at.and_then(|value| value.as_i64().or(value.as_str()?.parse().ok()));
+    let expires_at = match &registered.client_secret_expires_at {
+        Some(Value::String(text)) => text.parse().ok(),
+        Some(value) => value.as_i64(),
+        None => None,
+    };
     Ok(Client {
         client_id,
         client_secret: client_secret.filter(|_| auth_method.needs_secret()),
         auth_method,
         // Zero: never (RFC 7591, section 3.2.1).
-        expires_at_epoch: expires_at.filter(|seconds| *seconds > 0),
+        expires_at_epoch: expires_at.filter(|seconds: &i64| *seconds > 0),
     })
 }
 
