@@ -1,5 +1,6 @@
 //! The pass-through form: one server under its own names, over real HTTP.
 
+mod clock;
 mod door;
 mod headers;
 mod lists;

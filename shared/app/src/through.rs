@@ -16,7 +16,7 @@ mod upstream;
 pub use ask::{Ask, Refused, ask};
 pub use listen::{Heard, Wishes, listen, subscribe};
 pub use offer::{Offer, about};
-pub use outbound::mcp::{FromServer, Relay, Reply, Rpc, is_not_offered, is_session_lost};
+pub use outbound::mcp::{Clocks, FromServer, Relay, Reply, Rpc, is_not_offered, is_session_lost};
 pub use rounds::{InputRequest, InputRequired, input_required};
 pub use session::{Begun, begin, end};
 pub use source::{Source, enter};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use app::{
     broker::{self, Asked, Asking, CallRequest, Outcome, Resume},
-    through::{InputRequired, Relay, Reply, Source},
+    through::{Clocks, InputRequired, Relay, Reply, Source},
 };
 use axum::http::HeaderMap;
 use domain::{
@@ -244,7 +244,8 @@ async fn answers(scene: &Scene, source: &Source, call: &Call, input: &InputRequi
     let mut waiting = Vec::new();
     for request in &input.requests {
         let (sender, reply) = oneshot::channel();
-        ears.ask(&request.method, request.params.as_deref(), sender).await;
+        // Between two rounds the call is with nobody.
+        ears.ask(&request.method, request.params.as_deref(), sender, &Clocks::default()).await;
         waiting.push(timeout(scene.api.ctx.permission_wait, reply));
     }
     let token = CancellationToken::new();
