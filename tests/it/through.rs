@@ -10,6 +10,7 @@ mod questions;
 mod rounds;
 mod sessions;
 mod streams;
+mod told;
 
 use std::collections::VecDeque;
 

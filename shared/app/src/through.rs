@@ -18,7 +18,7 @@ pub use listen::{Heard, Wishes, listen, subscribe};
 pub use offer::{Offer, about};
 pub use outbound::mcp::{Clocks, FromServer, Relay, Reply, Rpc, is_not_offered, is_session_lost};
 pub use rounds::{InputRequest, InputRequired, input_required};
-pub use session::{Begun, begin, end};
+pub use session::{Begun, begin, end, roots_changed};
 pub use source::{Source, enter};
 pub use tools::{tools, tools_digest};
 pub use upstream::{OwnSession, Upstream};

@@ -211,7 +211,7 @@ async fn attend(
     };
     let mut ears = Ears::new(scene, source, &call.wish);
     let mut running = broker::start(ctx, &scene.caller, request);
-    let held = listed(scene, call, running.cancel_token());
+    let held = listed(scene, &call.id, running.cancel_token());
     let ended = tokio::select! {
         biased;
         // The client asked for no answer (MCP: Cancellation, "Behavior Requirements").
@@ -226,8 +226,9 @@ async fn attend(
     ended.map(Some)
 }
 
-fn listed(scene: &Scene, call: &Call, token: CancellationToken) -> Option<Held> {
-    let key = Key::new(&scene.caller, scene.mcp_session?, &call.id);
+/// An older client cancels a request by its id.
+pub(super) fn listed(scene: &Scene, id: &RequestId, token: CancellationToken) -> Option<Held> {
+    let key = Key::new(&scene.caller, scene.mcp_session?, id);
     Some(scene.memory.in_flight.enter(key, token))
 }
 
@@ -251,7 +252,7 @@ async fn answers(scene: &Scene, source: &Source, call: &Call, input: &InputRequi
     let token = CancellationToken::new();
     // Cancelled when this is over, however it ends: only then is its entry swept.
     let _over = token.clone().drop_guard();
-    let held = listed(scene, call, token);
+    let held = listed(scene, &call.id, token);
     let mut replies = join_all(waiting);
     let replies = loop {
         tokio::select! {
