@@ -7,6 +7,7 @@ mod lists;
 mod newer;
 mod older;
 mod questions;
+mod refused;
 mod rounds;
 mod sessions;
 mod streams;
