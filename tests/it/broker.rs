@@ -6,6 +6,7 @@ mod permits;
 mod pseudo;
 mod record;
 mod rounds;
+mod withdrawn;
 
 use app::{
     broker::{self, Asked, Asking, CallRequest, Called, Outcome, Running},

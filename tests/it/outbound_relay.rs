@@ -40,7 +40,7 @@ async fn a_question_reaches_the_caller_and_its_answer_the_server_byte_for_byte()
     let (ask, mut said) = relayed(tool_call("asks", "{}"));
     let (clients, target) = (clients(), target(&peer.url()));
     let answering = async {
-        let FromServer::Request { method, params, reply } = said.recv().await.unwrap() else {
+        let FromServer::Request { method, params, reply, .. } = said.recv().await.unwrap() else {
             panic!()
         };
         assert_eq!(method, "elicitation/create");

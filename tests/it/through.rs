@@ -1,14 +1,17 @@
 //! The pass-through form: one server under its own names, over real HTTP.
 
+mod clock;
 mod door;
 mod headers;
 mod lists;
 mod newer;
 mod older;
 mod questions;
+mod refused;
 mod rounds;
 mod sessions;
 mod streams;
+mod told;
 
 use std::collections::VecDeque;
 

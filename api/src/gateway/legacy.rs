@@ -42,10 +42,11 @@ pub(super) async fn serve(
     };
     let (voice, said) = Voice::channel();
     let scene = Scene { voice, ..scene };
-    match work(&scene, headers, message) {
-        Some(work) => answer::respond(vec![work], said, Form::One, refuse).await,
-        None => StatusCode::ACCEPTED.into_response(),
+    if let Some(work) = work(&scene, headers, message) {
+        return answer::respond(vec![work], said, Form::One, refuse).await;
     }
+    through::told(&scene, message).await;
+    StatusCode::ACCEPTED.into_response()
 }
 
 /// A batch, which 2025-03-26 alone has. Its requests run side by side.
@@ -65,6 +66,9 @@ pub(super) async fn serve_batch(
     }
     let (voice, said) = Voice::channel();
     let scene = Scene { voice, ..scene };
+    for message in messages.iter().flatten() {
+        through::told(&scene, message).await;
+    }
     let works: Vec<Work> = messages
         .into_iter()
         .filter_map(|message| match message {

@@ -83,6 +83,22 @@ async fn source(scene: &Scene) -> Result<Source, Error> {
     Ok(source)
 }
 
+/// What an older client tells the server of its upstream session: that its roots changed. Nothing is
+/// answered, whatever becomes of it; the next request shows it.
+pub(super) async fn told(scene: &Scene, message: &Message<'_>) {
+    if message.id.is_some() || message.method != "notifications/roots/list_changed" {
+        return;
+    }
+    let Some(own) = &scene.own else { return };
+    let telling = async {
+        let source = source(scene).await?;
+        app::through::roots_changed(&scene.api.ctx, &scene.caller, &source, own).await
+    };
+    if let Err(error) = telling.await {
+        tracing::debug!(error = &error as &dyn std::error::Error, "a server was not told");
+    }
+}
+
 /// Who asks this client.
 fn asker<'a>(scene: &'a Scene, source: &'a Source, wish: &Wish) -> Asker<'a> {
     // What was declared when an upstream session began may have been switched off since.

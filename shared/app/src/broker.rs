@@ -41,8 +41,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits for the end. An outer error means that nothing was recorded: no such session, an
-    /// archived one, or this node takes no calls.
+    /// Waits for the end. An outer error means that it was no call, or not one to go on with: no such
+    /// session, an archived one, this node takes no calls, and nothing was recorded; or a state that is
+    /// not good, or somebody else's at this moment, and the record says so.
     ///
     /// Cancel-safe; not to be called again after it returned.
     pub async fn finished(&mut self) -> Result<Called, Error> {
@@ -77,6 +78,16 @@ struct Ends {
 /// Begins a call. It runs on its own: the record is closed even if its caller goes away.
 #[must_use]
 pub fn start(ctx: &Ctx, caller: &Caller, request: CallRequest) -> Running {
+    begin(ctx, caller, request, None)
+}
+
+/// Records a call that was refused before it came here, and ends it with that error.
+#[must_use]
+pub fn refuse(ctx: &Ctx, caller: &Caller, request: CallRequest, error: Error) -> Running {
+    begin(ctx, caller, request, Some(error))
+}
+
+fn begin(ctx: &Ctx, caller: &Caller, request: CallRequest, refused: Option<Error>) -> Running {
     let (cancel, hung_up) = (CancellationToken::new(), CancellationToken::new());
     let ends = Ends {
         cancel: cancel.clone(),
@@ -88,7 +99,7 @@ pub fn start(ctx: &Ctx, caller: &Caller, request: CallRequest) -> Running {
     let over = cancel.clone().drop_guard();
     let task = tasks.spawn(async move {
         let _over = over;
-        call(&ctx, &caller, request, ends).await
+        call(&ctx, &caller, request, refused, ends).await
     });
     Running { task, cancel, hung_up }
 }
@@ -97,6 +108,7 @@ async fn call(
     ctx: &Ctx,
     caller: &Caller,
     request: CallRequest,
+    refused: Option<Error>,
     ends: Ends,
 ) -> Result<Called, Error> {
     if ctx.draining.is_cancelled() {
@@ -108,9 +120,22 @@ async fn call(
     let context = resolve::context(ctx, caller, &request).await?;
     let mut record = match request.asking.resume() {
         None => record::Record::new(ctx, caller, &request),
-        Some(resume) => resume::take_up(ctx, caller, &request, resume).await?,
+        Some(resume) => match resume::take_up(ctx, caller, &request, resume).await {
+            Ok(record) => record,
+            // It is the call of that state no more than it is another one; but it was made.
+            Err(error) => {
+                let mut record = record::Record::new(ctx, caller, &request);
+                return Err(match record.close(ctx, Err(error)).await? {
+                    Err(error) => error,
+                    Ok(_) => Error::internal("a call without an answer succeeded"),
+                });
+            }
+        },
     };
     let governed = async {
+        if let Some(error) = refused {
+            return Err(error);
+        }
         let resolved = resolve::resolve(ctx, caller, &request, &context).await?;
         record.resolved(&resolved)?;
         permitted(ctx, caller, &request, &resolved, &mut record, &ends).await

@@ -35,6 +35,7 @@ pub mod sessions;
 pub mod setup;
 pub mod sign_in;
 pub mod signals;
+mod slots;
 mod target;
 pub mod tenants;
 pub mod through;

@@ -171,19 +171,21 @@ pub(crate) async fn keep(
     Ok(until)
 }
 
-/// The owner ended: whoever waits for a person is asked no longer. Idempotent.
-pub async fn cancel(ctx: &Ctx, tenant: TenantId, id: PermissionRequestId) -> Result<(), Error> {
-    let mut tx = ctx.begin(tenant).await?;
-    let Some(question) = store::requests::lock(&mut tx, id).await? else { return Ok(()) };
+/// The call of a question ends: whoever waits for a person is asked no longer. In the transaction that
+/// closes the call. True: it was pending, and is to be [announced](announce) after the commit.
+pub(crate) async fn end_with_call(
+    ctx: &Ctx,
+    tx: &mut Tx,
+    id: PermissionRequestId,
+) -> Result<bool, Error> {
+    let Some(question) = store::requests::lock(tx, id).await? else { return Ok(false) };
     if question.state != RequestState::Pending {
-        // Answered at the same moment: the answer was for this call alone.
-        store::requests::spend(&mut tx, id, ctx.now()).await?;
-        return Ok(tx.commit().await?);
+        // Answered meanwhile, and not picked up: the answer was for this call alone.
+        store::requests::spend(tx, id, ctx.now()).await?;
+        return Ok(false);
     }
-    cancel_locked(ctx, &mut tx, &question).await?;
-    tx.commit().await?;
-    announce(ctx, question.session, [id]);
-    Ok(())
+    cancel_locked(ctx, tx, &question).await?;
+    Ok(true)
 }
 
 /// A question lives this long after the last contact with its caller.

@@ -85,6 +85,18 @@ impl Admission {
         groups.enter(group, queue)
     }
 
+    /// Takes a slot again for a call that gave its own back while its caller was asked something. It does
+    /// not wait and may be one too many: others start when there is room again. It is no start, so
+    /// pacing does not count it.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn retake(&self, group: &Group) -> Slot {
+        let Shared::Local(groups) = &self.0;
+        groups.retake(group)
+    }
+
     /// Lets no call of `key` start for `pause`. A shorter pause never ends a longer one early.
     ///
     /// # Panics

@@ -87,6 +87,14 @@ impl Groups {
         Entry::Queued(Ticket { place: Some(place), since: now, deadline })
     }
 
+    pub(crate) fn retake(&self, group: &Group) -> Slot {
+        let key: Arc<str> = group.key.as_str().into();
+        let mut groups = self.lock();
+        groups.entry(Arc::clone(&key)).or_insert_with(State::new).running += 1;
+        drop(groups);
+        self.slot(key, Duration::ZERO)
+    }
+
     pub(crate) fn cool_down(&self, key: &str, pause: Duration) {
         let now = Instant::now();
         let until = now + pause.min(limits::PACING_MOST_MS.millis());

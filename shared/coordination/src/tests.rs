@@ -422,3 +422,38 @@ async fn many_threads_never_run_more_than_allowed_and_all_get_their_turn() {
     assert!(seen.most.load(Ordering::SeqCst) <= 3);
     assert_eq!(remembered(&admission), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_taken_again_may_be_one_too_many_and_the_next_waits_for_both() {
+    let admission = Admission::local();
+    let group = Group { min_interval: 1_000 * MS, ..group(1, 8) };
+    // Its caller is asked something meanwhile.
+    drop(admitted(admission.enter(&group, Queue::Bounded)));
+    time::advance(1_000 * MS).await;
+    let second = admitted(admission.enter(&group, Queue::Bounded));
+    let first = admission.retake(&group);
+    assert_eq!(admission.running(&group.key), 2);
+
+    let third = wait(queued(admission.enter(&group, Queue::Bounded))).await;
+    time::advance(1_000 * MS).await;
+    drop(first);
+    tokio::task::yield_now().await;
+    assert!(!third.is_finished());
+    drop(second);
+    assert!(third.await.unwrap().is_ok(), "pacing counts from the start of the second");
+    time::advance(1_000 * MS).await;
+    assert_eq!(admission.running(&group.key), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_was_forgotten_meanwhile_takes_its_call_again() {
+    let admission = Admission::local();
+    let group = group(2, 8);
+    drop(admitted(admission.enter(&group, Queue::Bounded)));
+    assert_eq!(remembered(&admission), 0);
+    let slot = admission.retake(&group);
+    assert_eq!(admission.running(&group.key), 1);
+    let _other = admitted(admission.enter(&group, Queue::Bounded));
+    drop(slot);
+    assert_eq!(admission.running(&group.key), 1);
+}

@@ -34,6 +34,9 @@ pub struct Askable {
     pub sampling_tools: bool,
     pub sampling_context: bool,
     pub roots: bool,
+    /// The client says when they change. Unknown of sessions that began with an earlier version.
+    #[serde(default)]
+    pub roots_changes: bool,
 }
 
 impl Askable {
@@ -53,6 +56,9 @@ impl Askable {
             sampling_tools: has(sampling, "tools"),
             sampling_context: has(sampling, "context"),
             roots: has(capabilities.as_object(), "roots"),
+            roots_changes: capabilities
+                .pointer("/roots/listChanged")
+                .is_some_and(|told| told == &Value::Bool(true)),
         }
     }
 
@@ -88,7 +94,10 @@ impl Askable {
             capabilities.insert("sampling".to_owned(), offers(&parts));
         }
         if self.roots {
-            capabilities.insert("roots".to_owned(), json!({}));
+            // 2026-07-28 has no notifications of clients.
+            let changes = self.roots_changes && version < "2026-07-28";
+            let roots = if changes { json!({ "listChanged": true }) } else { json!({}) };
+            capabilities.insert("roots".to_owned(), roots);
         }
         Value::Object(capabilities)
     }
@@ -241,6 +250,7 @@ mod tests {
         sampling_tools: true,
         sampling_context: true,
         roots: true,
+        roots_changes: true,
     };
 
     fn screened(askable: Askable, method: &str, params: &Value) -> Result<Value, Code> {
@@ -341,7 +351,7 @@ mod tests {
         assert_eq!(url.declared("2025-06-18"), json!({}));
         assert_eq!(
             ALL.with_sampling(false).declared("2025-06-18"),
-            json!({"elicitation": {}, "roots": {}})
+            json!({"elicitation": {}, "roots": {"listChanged": true}})
         );
         assert_eq!(
             ALL.declared("2026-07-28"),

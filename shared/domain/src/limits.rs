@@ -175,7 +175,7 @@ limits! {
 
     // Permissions.
     QUESTION_EXPIRES_MS = 600_000, up to 600_000, "ms", "a gateway question lives this long after the last contact";
-    PERMISSION_WAIT_SECONDS = 600, up to 600, "s", "a caller that cannot be asked in protocol is held this long";
+    PERMISSION_WAIT_SECONDS = 600, up to 600, "s", "a caller that cannot be asked in protocol is held this long; also how long the deadline of a call stands still in all while its server has its client asked something";
     QUESTION_POLL_MS = 1_000, up to 1_000, "ms", "a held call looks at its question this often, whatever signals say";
     QUESTION_HOLD_MS = 45_000, up to 600_000, "ms", "a client that came back with its requestState is held this long before it is told once more that the call waits; most clients give up a request after 60 s";
     QUESTION_INPUT_BYTES = 4_096, up to 4_096, "bytes", "of an input that a question shows";

@@ -25,6 +25,7 @@ mod call;
 mod changes;
 mod channel;
 mod client;
+mod deadline;
 mod discovery;
 mod door;
 mod duplex;
@@ -48,6 +49,7 @@ pub use authority::{
 };
 pub use call::{Answer, Call, CallFailure, Input, Rpc, What};
 pub use changes::ListChanges;
+pub use deadline::{Clocks, Deadline, Pause};
 pub use listen::Listening;
 pub use pool::McpClients;
 pub use relay::{FromServer, Relay, Reply};

@@ -349,6 +349,18 @@ pub struct Closing<'a> {
 
 /// Closes a call. False: it was closed before, and nothing was changed.
 pub async fn close(db: &Db, call: &Closing<'_>) -> Result<bool, StoreError> {
+    closed(db.pool(), call).await
+}
+
+/// The same together with what ends with the call.
+pub async fn close_within(tx: &mut Tx, call: &Closing<'_>) -> Result<bool, StoreError> {
+    closed(tx.conn(), call).await
+}
+
+async fn closed(
+    executor: impl sqlx::PgExecutor<'_>,
+    call: &Closing<'_>,
+) -> Result<bool, StoreError> {
     let closed = sqlx::query_scalar!(
         r#"SELECT close_call($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
             $17, $18, $19, $20, $21, $22) AS "closed!""#,
@@ -375,7 +387,7 @@ pub async fn close(db: &Db, call: &Closing<'_>) -> Result<bool, StoreError> {
         call.leaf.as_bytes(),
         call.event,
     )
-    .fetch_one(db.pool())
+    .fetch_one(executor)
     .await?;
     Ok(closed)
 }

@@ -11,7 +11,7 @@ use domain::{
 };
 use uuid::Uuid;
 
-use crate::{CorruptRow, Db, StoreError, Tx, sessions::uuids};
+use crate::{CorruptRow, Db, StoreError, Tx, calls::CallName, sessions::uuids};
 
 mod cards;
 mod holders;

@@ -282,6 +282,7 @@ impl Node {
             clock: world.ctx.clock.clone(),
             vault: Vault::new(&keys.to_owned().into()).unwrap(),
             mcp: like.mcp.clone(),
+            oauth: like.oauth.clone(),
             built_in: Some(address),
             blobs: like.blobs.clone(),
             admission: like.admission.clone(),

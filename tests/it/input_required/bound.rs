@@ -56,8 +56,12 @@ async fn a_changed_or_foreign_state_is_refused_and_harms_nothing() {
     let mcp = gateway.initialize("2025-11-25").await;
     is_refused(&asking.send(&Asking::params(1, Some(&mcp), accept())).await);
 
-    // None of them declined, and none left a record.
-    assert_eq!(gateway.invocations().await.len(), 1);
+    // None of them declined it. Each was a call of its own, in the session and by the person of whom it
+    // came: all but Bob's and the one elsewhere.
+    let records = gateway.invocations().await;
+    let refused = |code: Option<&str>| code == Some("INVALID_INPUT");
+    assert_eq!(records.iter().filter(|one| refused(one.error_code.as_deref())).count(), 8);
+    assert_eq!(records.len(), 9);
     assert_eq!(asking.question_state().await, "pending");
     asking.decide(&first, Decision::AllowOnce).await;
     let answer = asking.again(1, &first, "accept").await;
@@ -89,7 +93,7 @@ async fn a_client_that_does_not_come_back_is_not_waited_for_for_ever() {
         sqlx::query(table).execute(&owner).await.unwrap();
     }
     assert_eq!(app::broker::reap(ctx, 10).await.unwrap(), 1);
-    assert_eq!(app::permissions::expire_due(ctx, 10).await.unwrap(), 1);
+    assert_eq!(app::permissions::expire_due(ctx, 10).await.unwrap(), 0, "it ended with the call");
     let [record] = &gateway.invocations().await[..] else { panic!("one row") };
     assert_eq!(record.status, Status::Cancelled);
     assert_eq!(record.error_message.as_deref(), Some("the caller did not come back in time"));
@@ -100,7 +104,7 @@ async fn a_client_that_does_not_come_back_is_not_waited_for_for_ever() {
             .fetch_one(&owner)
             .await
             .unwrap();
-    assert_eq!(leaves, 1);
+    assert_eq!(leaves, 2, "the call, and the one with its state");
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ async fn in_an_own_session_the_holder_is_asked() {
     let mut ask = tool_call("ask", r#"{"method":"elicitation/create"}"#);
     ask.relay = Some(relay);
     let asked = async {
-        let Some(FromServer::Request { method, params, reply }) = heard.recv().await else {
+        let Some(FromServer::Request { method, params, reply, .. }) = heard.recv().await else {
             panic!()
         };
         assert_eq!(method, "elicitation/create");

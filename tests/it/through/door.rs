@@ -150,5 +150,7 @@ async fn a_token_that_does_not_reach_the_server_finds_none() {
     through.sql(sql).await;
     let reply = through.modern("tools/call", json!({"name": "echo"})).await;
     assert_eq!(reply.status, 404, "{reply:?}");
-    assert!(through.peer.calls().is_empty() && through.invocations().await.is_empty());
+    assert!(through.peer.calls().is_empty());
+    let [record] = &through.invocations().await[..] else { panic!("one row") };
+    assert_eq!((record.error_code.as_deref(), &record.source), (Some("NOT_FOUND"), &None));
 }

@@ -214,7 +214,7 @@ async fn a_server_learns_of_the_client_only_what_is_passed_on() {
         serde_json::from_str(&through.peer.received("initialize").last().unwrap().body).unwrap();
     assert_eq!(
         begun["params"]["capabilities"],
-        json!({"elicitation": {"form": {}, "url": {}}, "roots": {}})
+        json!({"elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": true}})
     );
     assert_eq!(begun["params"]["clientInfo"]["name"], "bailiwick");
 }

@@ -5,9 +5,11 @@ use axum::http::StatusCode;
 use domain::{Error, limits};
 use rmcp::model::ErrorCode;
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     asker,
+    calls::listed,
     ears::Ears,
     entries, errors, no_method,
     results::{Kind, shaped},
@@ -17,8 +19,10 @@ use super::{
 use crate::gateway::{
     Scene, about,
     answer::{Answer, Work},
+    calls,
     eras::Era,
     fault::Fault,
+    in_flight::Held,
     message::{Message, RequestId},
 };
 
@@ -30,14 +34,14 @@ pub(super) fn tools(scene: &Scene, message: &Message<'_>, id: &RequestId) -> Res
     }
     let (scene, id) = (scene.clone(), id.clone());
     Ok(Box::pin(async move {
-        match listed(&scene).await {
+        match pinned(&scene).await {
             Ok(result) => Answer::result(&id, &result),
             Err(error) => Answer::Refused(id, scene.explained(error)),
         }
     }))
 }
 
-async fn listed(scene: &Scene) -> Result<String, Error> {
+async fn pinned(scene: &Scene) -> Result<String, Error> {
     let source = source(scene).await?;
     let tools = app::through::tools(&scene.api.ctx, &scene.caller, &source).await?;
     let tools: Vec<&str> = tools.iter().map(|tool| tool.get()).collect();
@@ -83,11 +87,19 @@ async fn asked(
     let upstream = wish.upstream(scene, relay);
     let request = Ask { method, params: Some(params.into()), upstream };
     let mut ears = Ears::new(scene, &source, wish);
+    let over = CancellationToken::new();
+    let held = listed(scene, id, over.clone());
+    // However it ends: only then its entry is swept.
+    let _over = over.drop_guard();
     let answer = tokio::select! {
         biased;
+        () = calls::told(held.as_ref()) => return Ok(Answer::Silent),
         () = ears.attend(&mut heard) => return Err(Error::internal("a server was heard to its end")),
         answer = ask_server(&scene.api.ctx, &scene.caller, &source, request) => answer,
     };
+    if let Some(held) = held {
+        Held::ended(held);
+    }
     ears.rest(&mut heard).await;
     match answer {
         Ok(result) => {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use app::{
     broker::{self, Asked, Asking, CallRequest, Outcome, Resume},
-    through::{InputRequired, Relay, Reply, Source},
+    through::{Clocks, InputRequired, Relay, Reply, Source, Upstream},
 };
 use axum::http::HeaderMap;
 use domain::{
     Code, Error,
     elicitation::ELICITATION,
-    ids::SessionId,
+    ids::{ServerId, SessionId},
     invocation::{Origin, PseudoTool},
     limits,
 };
@@ -137,9 +137,12 @@ struct Round {
 }
 
 async fn run(scene: &Scene, call: Call) -> Result<Answer, Error> {
-    let source = source(scene).await?;
     let session = scene.session().await?;
     let mut round = Round { asking: call.input.asking(scene), responses: call.responses.clone() };
+    let source = match source(scene).await {
+        Ok(source) => source,
+        Err(error) => return Err(refused(scene, session, &call, round, error).await),
+    };
     let mut rounds = 0;
     loop {
         let Some(ended) = attend(scene, &source, session, &call, round).await? else {
@@ -180,6 +183,52 @@ async fn run(scene: &Scene, call: Call) -> Result<Answer, Error> {
     }
 }
 
+/// Has a call recorded that gets no further than the door; answers what is to be said of it.
+async fn refused(
+    scene: &Scene,
+    session: SessionId,
+    call: &Call,
+    round: Round,
+    error: Error,
+) -> Error {
+    // As it was named: nobody looks it up.
+    let server = ServerId::from(scene.through.as_deref().unwrap_or_default());
+    let request = request(scene, session, server, call, round, Upstream::default());
+    let mut running = broker::refuse(&scene.api.ctx, &scene.caller, request, error);
+    match calls::end(scene, &mut running).await.map(|ended| ended.outcome) {
+        Ok(Err(error)) | Err(error) => error,
+        Ok(Ok(_)) => Error::internal("a refused call was answered"),
+    }
+}
+
+fn request(
+    scene: &Scene,
+    session: SessionId,
+    server: ServerId,
+    call: &Call,
+    round: Round,
+    upstream: Upstream,
+) -> CallRequest {
+    CallRequest {
+        session,
+        asked: match &call.what {
+            What::Tool(name) => Asked::Original { server, name: name.clone() },
+            What::Pseudo(tool) => Asked::Pseudo { server, tool: *tool },
+        },
+        arguments: call.arguments.clone(),
+        // Each request is an execution of its own: ids of requests come again.
+        execution: scene.api.ctx.mint(),
+        call_id: call.id.json().to_owned(),
+        origin: Origin::Gateway,
+        allowed_source_ids: None,
+        asking: round.asking,
+        fits: call.headers.as_ref().map(|given| headers::fits(given, &call.arguments)),
+        cancel_on_hang_up: scene.era == Era::Modern,
+        upstream,
+        responses: round.responses,
+    }
+}
+
 /// Calls, and passes on what the server says meanwhile. `None`: the client cancelled.
 async fn attend(
     scene: &Scene,
@@ -190,28 +239,11 @@ async fn attend(
 ) -> Result<Option<Ended>, Error> {
     let ctx = &scene.api.ctx;
     let (relay, mut heard) = Relay::channel();
-    let server = source.server.clone();
-    let request = CallRequest {
-        session,
-        asked: match &call.what {
-            What::Tool(name) => Asked::Original { server, name: name.clone() },
-            What::Pseudo(tool) => Asked::Pseudo { server, tool: *tool },
-        },
-        arguments: call.arguments.clone(),
-        // Each request is an execution of its own: ids of requests come again.
-        execution: ctx.mint(),
-        call_id: call.id.json().to_owned(),
-        origin: Origin::Gateway,
-        allowed_source_ids: None,
-        asking: round.asking,
-        fits: call.headers.as_ref().map(|given| headers::fits(given, &call.arguments)),
-        cancel_on_hang_up: scene.era == Era::Modern,
-        upstream: call.wish.upstream(scene, relay),
-        responses: round.responses,
-    };
+    let upstream = call.wish.upstream(scene, relay);
+    let request = request(scene, session, source.server.clone(), call, round, upstream);
     let mut ears = Ears::new(scene, source, &call.wish);
     let mut running = broker::start(ctx, &scene.caller, request);
-    let held = listed(scene, call, running.cancel_token());
+    let held = listed(scene, &call.id, running.cancel_token());
     let ended = tokio::select! {
         biased;
         // The client asked for no answer (MCP: Cancellation, "Behavior Requirements").
@@ -226,8 +258,9 @@ async fn attend(
     ended.map(Some)
 }
 
-fn listed(scene: &Scene, call: &Call, token: CancellationToken) -> Option<Held> {
-    let key = Key::new(&scene.caller, scene.mcp_session?, &call.id);
+/// An older client cancels a request by its id.
+pub(super) fn listed(scene: &Scene, id: &RequestId, token: CancellationToken) -> Option<Held> {
+    let key = Key::new(&scene.caller, scene.mcp_session?, id);
     Some(scene.memory.in_flight.enter(key, token))
 }
 
@@ -244,13 +277,14 @@ async fn answers(scene: &Scene, source: &Source, call: &Call, input: &InputRequi
     let mut waiting = Vec::new();
     for request in &input.requests {
         let (sender, reply) = oneshot::channel();
-        ears.ask(&request.method, request.params.as_deref(), sender).await;
+        // Between two rounds the call is with nobody.
+        ears.ask(&request.method, request.params.as_deref(), sender, &Clocks::default()).await;
         waiting.push(timeout(scene.api.ctx.permission_wait, reply));
     }
     let token = CancellationToken::new();
     // Cancelled when this is over, however it ends: only then is its entry swept.
     let _over = token.clone().drop_guard();
-    let held = listed(scene, call, token);
+    let held = listed(scene, &call.id, token);
     let mut replies = join_all(waiting);
     let replies = loop {
         tokio::select! {

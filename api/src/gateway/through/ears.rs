@@ -1,6 +1,6 @@
 //! What a server says while its answer is waited for, and how its client gets to hear it.
 
-use app::through::{FromServer, Reply, Source};
+use app::through::{Clocks, FromServer, Reply, Source};
 use domain::Error;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::{Value, json, value::RawValue};
@@ -92,8 +92,8 @@ impl<'a> Ears<'a> {
             FromServer::Notification { method, params } => {
                 self.notification(&method, params.as_deref()).await;
             }
-            FromServer::Request { method, params, reply } => {
-                self.question(&method, params.as_deref(), reply).await;
+            FromServer::Request { method, params, reply, clocks } => {
+                self.question(&method, params.as_deref(), reply, &clocks).await;
             }
         }
     }
@@ -136,11 +136,12 @@ impl<'a> Ears<'a> {
         method: &str,
         params: Option<&RawValue>,
         reply: oneshot::Sender<Reply>,
+        clocks: &Clocks,
     ) {
         // Dropped, it is refused.
         let Some(source) = self.source else { return };
         match asker(self.scene, source, self.wish).screen(method, params) {
-            Ok(params) => self.ask(method, params.as_deref(), reply).await,
+            Ok(params) => self.ask(method, params.as_deref(), reply, clocks).await,
             Err(error) => {
                 // The server may have given up: then nobody needs the refusal.
                 let _ = reply.send(refusal(&error));
@@ -148,21 +149,24 @@ impl<'a> Ears<'a> {
         }
     }
 
-    /// Asks the client. The answer goes straight to who waits for it.
+    /// Asks the client. The answer goes straight to who waits for it; meanwhile the clocks stand still.
     pub(super) async fn ask(
         &mut self,
         method: &str,
         params: Option<&str>,
         mut reply: oneshot::Sender<Reply>,
+        clocks: &Clocks,
     ) {
         // Newer clients are never sent a request; that is why they declare none to a shared session.
         let Some(session) = self.scene.mcp_session else { return };
         let mut question = self.scene.memory.questions.open(session);
+        let pause = clocks.pause();
         if !self.scene.voice.say(request(&question.id(), method, params)).await {
             return;
         }
         let voice = self.scene.voice.clone();
         self.asked.push(Box::pin(async move {
+            let _pause = pause;
             tokio::select! {
                 answer = question.answered() => {
                     // Taken back at this moment.

@@ -155,8 +155,9 @@ async fn answered(
     ends: &Ends,
     id: PermissionRequestId,
 ) -> Result<Permitted, Error> {
+    // Whatever ends the call while it waits ends the question with it, unless the call lets go of it.
+    record.question = Some(id);
     if request.asking.resume().is_some_and(|resume| resume.declined) {
-        permissions::cancel(ctx, caller.tenant, id).await?;
         return Err(Error::new(Code::Cancelled, "the caller does not want a person to be asked"));
     }
     let (hold, can_return) = match request.asking {
@@ -173,10 +174,7 @@ async fn answered(
         () = ctx.draining.cancelled() => Waited::Draining,
     };
     match waited {
-        Waited::Cancelled => {
-            permissions::cancel(ctx, caller.tenant, id).await?;
-            Err(cancelled())
-        }
+        Waited::Cancelled => Err(cancelled()),
         Waited::Resolved(Resolution::TimedOut) | Waited::HungUp | Waited::Draining
             if can_return =>
         {
@@ -184,6 +182,7 @@ async fn answered(
             Ok(Permitted::Parked(waiting))
         }
         Waited::HungUp => {
+            record.question = None;
             permissions::detach(ctx, caller.tenant, id).await?;
             Err(Error::new(
                 Code::Cancelled,
@@ -191,10 +190,12 @@ async fn answered(
             ))
         }
         Waited::Draining => {
+            record.question = None;
             permissions::detach(ctx, caller.tenant, id).await?;
             Err(interrupted())
         }
         Waited::Resolved(resolution) => {
+            record.question = None;
             if let Resolution::TimedOut = resolution {
                 permissions::detach(ctx, caller.tenant, id).await?;
             }

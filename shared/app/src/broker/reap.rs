@@ -10,7 +10,7 @@ use domain::{
 use serde_json::{Value, json};
 use store::calls::{CallName, Closing};
 
-use crate::{Ctx, signals::Hint};
+use crate::{Ctx, permissions, signals::Hint};
 
 /// Closes up to `most` such calls; answers how many.
 pub async fn reap(ctx: &Ctx, most: i32) -> Result<usize, Error> {
@@ -34,7 +34,6 @@ async fn reap_one(ctx: &Ctx, name: &CallName) -> Result<bool, Error> {
     else {
         return Ok(false);
     };
-    tx.commit().await?;
     let stored = orphan.raw.zip(orphan.result);
     let (status, code) = match stored {
         Some(_) => (Status::Succeeded, None),
@@ -69,8 +68,19 @@ async fn reap_one(ctx: &Ctx, name: &CallName) -> Result<bool, Error> {
     });
     let nothing = Value::Array(Vec::new());
     let attempts = orphan.attempts.as_ref().unwrap_or(&nothing);
-    let closed = store::calls::close(
-        &ctx.db,
+    // What a held caller was asked about lives on without the call; what a client did not come back to
+    // is nobody's any more.
+    let question = if orphan.left {
+        store::requests::of_call(&mut tx, orphan.session, name).await?
+    } else {
+        None
+    };
+    let was_pending = match question {
+        Some(question) => permissions::end_with_call(ctx, &mut tx, question).await?,
+        None => false,
+    };
+    let closed = store::calls::close_within(
+        &mut tx,
         &Closing {
             name,
             invocation: orphan.invocation,
@@ -101,8 +111,14 @@ async fn reap_one(ctx: &Ctx, name: &CallName) -> Result<bool, Error> {
         },
     )
     .await?;
-    if closed {
+    if !closed {
+        return Ok(false);
+    }
+    tx.commit().await?;
+    if let Some(question) = question.filter(|_| was_pending) {
+        permissions::announce(ctx, orphan.session, [question]);
+    } else {
         ctx.signals.hint(Hint::Events(orphan.session));
     }
-    Ok(closed)
+    Ok(true)
 }

@@ -9,8 +9,8 @@ use domain::{
     Caller, Code, Error, Timestamp,
     audit::{self, AuthorizationRecord},
     ids::{
-        AuthorizationId, ExecutionId, InvocationId, PermissionGrantId, SessionId, TenantId,
-        TokenId, UserId,
+        AuthorizationId, ExecutionId, InvocationId, PermissionGrantId, PermissionRequestId,
+        SessionId, TenantId, TokenId, UserId,
     },
     invocation::{CatalogEntry, Origin, ReadBack, Status},
     json::{self, Sha256Digest},
@@ -44,6 +44,8 @@ pub(super) struct Record {
     tried: bool,
     /// The call was left for this, and its caller is back.
     waits: Option<Waits>,
+    /// A question that nobody need answer once the call has ended.
+    pub question: Option<PermissionRequestId>,
     pub authorization: Option<AuthorizationId>,
     pub queue_wait: Duration,
     /// What the server refused the last attempt with, in protocol.
@@ -92,6 +94,7 @@ impl Record {
             opened: Opened::No,
             tried: false,
             waits: None,
+            question: None,
             authorization: None,
             queue_wait: Duration::ZERO,
             rpc: None,
@@ -120,6 +123,7 @@ impl Record {
             created_at: parked.created_at,
             began: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
             opened: Opened::Yes,
+            question: waits.question(),
             waits: Some(waits),
             authorization: parked.authorization,
             attempts: parked.attempts,

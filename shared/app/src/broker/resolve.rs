@@ -146,12 +146,7 @@ pub(super) async fn resolve(
     let input = checked_input(request, pseudo, validators.as_ref()).await?;
     let timeout =
         u64::try_from(server.timeout_seconds).unwrap_or(limits::TOOL_TIMEOUT_SECONDS.default);
-    let mut timeout = Duration::from_secs(timeout);
     let askable = request.upstream.askable.with_sampling(governance.relay_sampling);
-    if request.upstream.own.is_some() && !askable.is_nothing() {
-        // A person may be asked while the server waits.
-        timeout = timeout.max(ctx.permission_wait);
-    }
     Ok(Resolved {
         group: Group {
             key: format!("{}/{}", caller.tenant, server.server),
@@ -175,7 +170,7 @@ pub(super) async fn resolve(
         epoch: context.epoch,
         policy,
         grant: context.grant,
-        timeout,
+        timeout: Duration::from_secs(timeout),
         askable,
         response_limit: governance.max_response_bytes,
         pseudo,

@@ -51,7 +51,7 @@ pub(super) async fn park(
     caller: &Caller,
     request: &CallRequest,
     resolved: &Resolved,
-    record: &Record,
+    record: &mut Record,
     question: PermissionRequestId,
 ) -> Result<Waiting, Error> {
     let waits = Waits::Person(question);
@@ -69,7 +69,7 @@ pub(super) async fn ask_back(
     caller: &Caller,
     request: &CallRequest,
     resolved: &Resolved,
-    record: &Record,
+    record: &mut Record,
     input: InputRequired,
 ) -> Result<Inquiry, Error> {
     let waits = Waits::Client(input.state.clone());
@@ -82,7 +82,7 @@ async fn leave(
     caller: &Caller,
     request: &CallRequest,
     resolved: &Resolved,
-    record: &Record,
+    record: &mut Record,
     waits: Waits,
 ) -> Result<String, Error> {
     let question = waits.question();
@@ -102,6 +102,8 @@ async fn leave(
     let mut tx = ctx.begin(caller.tenant).await?;
     let until = permissions::keep(ctx, &mut tx, question).await?;
     if !store::calls::park(&mut tx, record.name(), ctx.node, until, &attempts).await? {
+        // Whoever has the call has its question.
+        record.question = None;
         return Err(super::admit::taken_away());
     }
     tx.commit().await?;
@@ -109,7 +111,7 @@ async fn leave(
 }
 
 impl Waits {
-    fn question(&self) -> Option<PermissionRequestId> {
+    pub(super) fn question(&self) -> Option<PermissionRequestId> {
         match self {
             Self::Person(question) => Some(*question),
             Self::Client(_) => None,

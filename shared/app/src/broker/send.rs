@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use domain::{Caller, Code, Error, Retry, elicitation::Asker, json::Sha256Digest, limits};
-use outbound::mcp::{Answer as Answered, Call, CallFailure, Input, PinnedTool, Ran, What};
+use outbound::mcp::{
+    Answer as Answered, Call, CallFailure, Deadline, Input, PinnedTool, Ran, What,
+};
 use serde_json::{
     json,
     value::{RawValue, to_raw_value},
@@ -21,7 +23,7 @@ use super::{
     result,
     resume::{self, Waits},
 };
-use crate::{Ctx, through};
+use crate::{Ctx, slots, through};
 
 /// A stored answer of the server.
 #[derive(Debug)]
@@ -50,7 +52,9 @@ pub(super) async fn send(
     let started_at = ctx.now();
     let cancel = CancellationToken::new();
     let call = call(request, resolved, record)?;
-    let sending = ctx.mcp.call(&resolved.target, call, began + resolved.timeout, cancel.clone());
+    let deadline = Deadline::after(resolved.timeout, ctx.permission_wait);
+    let mut slot = Some(admitted.slot);
+    let sending = ctx.mcp.call(&resolved.target, call, deadline.clone(), cancel.clone());
     tokio::pin!(sending);
     let sent = tokio::select! {
         sent = &mut sending => sent,
@@ -61,9 +65,10 @@ pub(super) async fn send(
             let ran = failure.map_or(Ran::Unknown, |failure| failure.ran);
             Err(CallFailure { error, ran, rpc: None })
         }
+        never = slots::lend(ctx, &resolved.group, &mut slot, &deadline) => match never {},
     };
     // The server is free for the next call while this one is stored.
-    drop(admitted.slot);
+    drop(slot);
     let mut attempt = json!({ "startedAt": started_at, "durationMs": millis(began.elapsed()) });
     if let (Some(Waits::Client(_)), Some(responses)) = (record.waits(), &request.responses) {
         attempt["responsesDigest"] = json!(Sha256Digest::of(responses.get().as_bytes()));

@@ -9,13 +9,13 @@ use domain::{
     Caller, Code, Error, Retry,
     limits::{self, Limit},
 };
-use outbound::mcp::{Call, CallFailure, Rpc, What};
+use outbound::mcp::{Call, CallFailure, Deadline, Rpc, What};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Source, Upstream};
-use crate::Ctx;
+use crate::{Ctx, slots};
 
 /// One request that is no call.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl From<Error> for Refused {
 /// Refused as a call is: `RATE_LIMIT_QUEUE_FULL`, `RATE_LIMIT_QUEUE_TIMEOUT`, `TIMEOUT`,
 /// `RESPONSE_TOO_LARGE`, `SERVER_CHANGED`, and what the transport says.
 pub async fn ask(ctx: &Ctx, caller: &Caller, source: &Source, ask: Ask) -> Result<Bytes, Refused> {
-    let _slots = admitted(ctx, caller, source).await?;
+    let [_mine, theirs] = admitted(ctx, caller, source).await?;
     let target = source.target(ask.upstream.own.as_ref());
     let call = Call {
         what: What::Request { method: ask.method, params: ask.params, input: None },
@@ -60,8 +60,12 @@ pub async fn ask(ctx: &Ctx, caller: &Caller, source: &Source, ask: Ask) -> Resul
         meta: ask.upstream.meta,
         pinned: None,
     };
-    let deadline = Instant::now() + source.timeout;
-    let sent = ctx.mcp.call(&target, call, deadline, CancellationToken::new()).await;
+    let deadline = Deadline::after(source.timeout, ctx.permission_wait);
+    let mut theirs = Some(theirs);
+    let sent = tokio::select! {
+        sent = ctx.mcp.call(&target, call, deadline.clone(), CancellationToken::new()) => sent,
+        never = slots::lend(ctx, &source.group, &mut theirs, &deadline) => match never {},
+    };
     match sent {
         Ok(answer) if answer.raw.len() as u64 > source.response_limit => {
             let words = format!("the answer has more than {} bytes", source.response_limit);
@@ -87,6 +91,18 @@ pub(super) async fn admitted(
     caller: &Caller,
     source: &Source,
 ) -> Result<[Slot; 2], Error> {
+    let began = Instant::now();
+    let mine = place(ctx, caller, source).await?;
+    let theirs = slot(ctx, &source.group).await?;
+    // What was looked at before the wait may hold no longer.
+    if began.elapsed() > limits::ASK_RECHECK_MS.millis() {
+        source.recheck(ctx, caller).await?;
+    }
+    Ok([mine, theirs])
+}
+
+/// A place of this person's.
+pub(super) async fn place(ctx: &Ctx, caller: &Caller, source: &Source) -> Result<Slot, Error> {
     let own = Group {
         key: format!("{}/asks/{}", source.group.key, caller.user),
         max_concurrent: count(limits::ASKS_RUNNING),
@@ -94,14 +110,7 @@ pub(super) async fn admitted(
         queue_timeout: source.group.queue_timeout,
         min_interval: limits::ASK_INTERVAL_MS.millis(),
     };
-    let began = Instant::now();
-    let mine = slot(ctx, &own).await?;
-    let theirs = slot(ctx, &source.group).await?;
-    // What was looked at before the wait may hold no longer.
-    if began.elapsed() > limits::ASK_RECHECK_MS.millis() {
-        source.recheck(ctx, caller).await?;
-    }
-    Ok([mine, theirs])
+    slot(ctx, &own).await
 }
 
 pub(super) fn count(limit: Limit) -> u32 {

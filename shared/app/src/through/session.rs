@@ -6,7 +6,10 @@ use serde_json::value::to_raw_value;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Offer, OwnSession, Source, ask::admitted};
+use super::{
+    Offer, OwnSession, Source,
+    ask::{admitted, place},
+};
 use crate::Ctx;
 
 /// An upstream session that was begun.
@@ -43,6 +46,25 @@ pub async fn begin(
     own.resumable = resume.is_some();
     own.session_id = resume.and_then(|resume| resume.session_id);
     Ok(Begun { offer: Offer::of(&about, true)?, own })
+}
+
+/// Tells the server in a client's own session that the client's roots changed, if the client offers any.
+///
+/// It takes a place of the person's alone, none of the server's: there is nothing to answer, and a call
+/// that has the server's only slot may be waiting for this very news.
+pub async fn roots_changed(
+    ctx: &Ctx,
+    caller: &Caller,
+    source: &Source,
+    own: &OwnSession,
+) -> Result<(), Error> {
+    if !own.askable.roots {
+        return Ok(());
+    }
+    let _place = place(ctx, caller, source).await?;
+    let deadline = Instant::now() + limits::FAREWELL_TIMEOUT_MS.millis();
+    let target = source.target(Some(own));
+    ctx.mcp.notify(&target, "notifications/roots/list_changed", deadline).await
 }
 
 /// Ends it, with the server too.

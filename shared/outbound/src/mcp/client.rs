@@ -19,6 +19,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     About, Answer, Call, CallFailure, Reach, Relay, Resume, Rpc, Target, What,
     channel::{self, Channel, Fault, Link, Means, Trail},
+    deadline::{Deadline, Entered, UnderWay},
     handshake::{self, Session},
     line::{Abandoned, Line},
     params,
@@ -40,6 +41,8 @@ pub(super) struct Client {
     /// The stream of the server's own messages, of a shared client.
     pub(super) standing: Standing,
     own: bool,
+    /// In an own session.
+    pub(super) under_way: UnderWay,
     session: RwLock<Arc<Session>>,
     /// Held by the one caller that begins a lost session anew.
     renewing: tokio::sync::Mutex<()>,
@@ -141,6 +144,7 @@ impl Client {
             tasks: means.tasks.clone(),
             standing: Standing::default(),
             own,
+            under_way: UnderWay::default(),
             session: RwLock::new(Arc::new(session)),
             renewing: tokio::sync::Mutex::new(()),
             dead: AtomicBool::new(false),
@@ -206,6 +210,16 @@ impl Client {
         let session_id = id.transpose().ok()?;
         matches!(self.channel, Channel::Http(_))
             .then(|| Resume { session_id, version: session.version.to_string() })
+    }
+
+    /// Has questions of the server during a call stop its clock. What is asked on a pipe, or on the
+    /// stream of an own session, may be about any call in it.
+    pub(super) fn clock(&self, call: &mut Call, deadline: &Deadline) -> Option<Entered> {
+        let piped = matches!(self.channel, Channel::Duplex(_));
+        call.relay = call.relay.take().map(|relay| {
+            if self.own && piped { relay.of_session(&self.under_way) } else { relay.of(deadline) }
+        });
+        self.own.then(|| self.under_way.enter(deadline))
     }
 
     /// Sends a call. What the server proved not to have looked at, because it lost the session, is

@@ -50,6 +50,7 @@ impl Listening {
             return Ok(Self { said, acknowledged: None, client, reading: None });
         }
         let (relay, said) = Relay::channel();
+        let relay = relay.of_session(&client.under_way);
         let (ready, opened) = oneshot::channel();
         let filter = filter.to_owned();
         let reading = tokio::spawn(async move {

@@ -26,7 +26,8 @@ use super::{
     changes::{Changes, Hints},
     channel::{self, Means, Trail},
     client::Client,
-    discovery,
+    deadline::Deadline,
+    discovery, wire,
 };
 use crate::{
     http::{GuardedHttp, Ran},
@@ -73,7 +74,8 @@ impl McpClients {
         }))
     }
 
-    /// Sends one request and gives the result as it came. Connects first if need be, inside `deadline`.
+    /// Sends one request and gives the result as it came. Connects first if need be, inside `deadline`,
+    /// whose clock stands still while the call's relay has its caller asked something.
     ///
     /// On `cancel` (`CANCELLED`) and at `deadline` (`TIMEOUT`) it returns at once; the server is told
     /// by `notifications/cancelled` with the id that we gave, in the newer era over HTTP by closing the
@@ -87,10 +89,11 @@ impl McpClients {
     pub async fn call(
         &self,
         target: &Target,
-        call: Call,
-        deadline: Instant,
+        mut call: Call,
+        deadline: impl Into<Deadline>,
         cancel: CancellationToken,
     ) -> Result<Answer, CallFailure> {
+        let deadline = deadline.into();
         let trail = Trail { pinned: call.pinned.clone(), ..Trail::of(target) };
         let ended = |code: Code, words: &str| {
             let ran = if trail.sent.load(Ordering::Relaxed) { Ran::Unknown } else { Ran::No };
@@ -101,16 +104,41 @@ impl McpClients {
         }
         let work = Box::pin(async {
             let client = self.client(target, &trail).await.map_err(CallFailure::not_run)?;
+            let _under_way = client.clock(&mut call, &deadline);
             client.call(&call, &trail).await
         });
         tokio::select! {
             biased;
             outcome = work => outcome,
             () = cancel.cancelled() => ended(Code::Cancelled, "the call was cancelled"),
-            () = tokio::time::sleep_until(deadline) => {
+            () = deadline.passed() => {
                 ended(Code::Timeout, "the server did not answer in time")
             }
         }
+    }
+
+    /// Tells a server in an own session something that it does not answer. Where it knows no sessions
+    /// (2026-07-28), nothing is sent. `TIMEOUT` at `deadline`; otherwise as [`call`](Self::call).
+    pub async fn notify(
+        &self,
+        target: &Target,
+        method: &'static str,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let trail = Trail::of(target);
+        let work = Box::pin(async {
+            let client = self.client(target, &trail).await?;
+            let session = client.session();
+            if !session.link.has_sessions() {
+                return Ok(());
+            }
+            let message = wire::message(None, method, None::<()>)?;
+            let told = client.channel.notify(&session.link, &message, &trail).await;
+            told.map_err(|failure| failure.error)
+        });
+        tokio::time::timeout_at(deadline, work).await.unwrap_or_else(|_| {
+            Err(Error::new(Code::Timeout, "the server did not take a notification in time"))
+        })
     }
 
     /// Lists the tools. `fresh` uses a client of its own and ends its session afterwards.

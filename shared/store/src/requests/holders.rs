@@ -1,9 +1,9 @@
 //! Who holds the line of a question: the waiting call, nobody for a while, an identical call.
 
 use super::{
-    CorruptRow, Db, ExecutionId, NodeId, PermissionRequestId, Question, RequestState, ServerId,
-    SessionId, Settled, Sha256Digest, StoreError, TenantId, Timestamp, TokenId, ToolId, Tx, Uuid,
-    select, settled,
+    CallName, CorruptRow, Db, ExecutionId, NodeId, PermissionRequestId, Question, RequestState,
+    ServerId, SessionId, Settled, Sha256Digest, StoreError, TenantId, Timestamp, TokenId, ToolId,
+    Tx, Uuid, select, settled,
 };
 
 /// As much of a question as a waiting call looks at again and again.
@@ -31,6 +31,26 @@ pub async fn look(tx: &mut Tx, id: PermissionRequestId) -> Result<Option<Look>, 
             .map_err(corrupt)?,
         used_at: row.used_at,
     }))
+}
+
+/// The question that a call waits for, or whose answer it did not pick up.
+pub async fn of_call(
+    tx: &mut Tx,
+    session: SessionId,
+    name: &CallName,
+) -> Result<Option<PermissionRequestId>, StoreError> {
+    let id = sqlx::query_scalar!(
+        "SELECT permission_request_id FROM permission_requests
+         WHERE tenant_id = $1 AND session_id = $2 AND execution_id = $3 AND tool_call_id = $4
+           AND used_at IS NULL AND state <> 'cancelled'",
+        tx.tenant().0,
+        session.0,
+        name.execution.0,
+        name.call_id,
+    )
+    .fetch_optional(tx.conn())
+    .await?;
+    Ok(id.map(PermissionRequestId))
 }
 
 /// Spends a decided question. False: it is not decided, or somebody was faster.

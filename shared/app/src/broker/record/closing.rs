@@ -9,12 +9,13 @@ use domain::{
     limits,
 };
 use serde_json::{Value, json};
-use store::{StoreError, calls::Closing};
+use store::calls::Closing;
 
 use super::{Opened, Record, backoff, millis};
 use crate::{
     Ctx,
     broker::{CallResult, send::Answer},
+    permissions,
     signals::Hint,
 };
 
@@ -50,11 +51,11 @@ impl Record {
                     )));
                 }
                 Ok(Closed::NeverOpened) => self.opened = Opened::No,
-                Err(error) if error.is_outage() => {
+                Err(error) if is_outage(&error) => {
                     self.close_in_background(ctx, closing, end, outcome);
                     // What ran is not to be repeated because we could not write it down.
                     return Err(if self.attempts.is_empty() {
-                        error.into()
+                        error
                     } else {
                         Error::new(
                             Code::Interrupted,
@@ -74,7 +75,7 @@ impl Record {
                     self.warnings.clear();
                     outcome = Err(Error::internal(error));
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -86,15 +87,32 @@ impl Record {
         closing: &OwnedClosing,
         end: &End,
         outcome: &Result<Answer, Error>,
-    ) -> Result<Closed, StoreError> {
+    ) -> Result<Closed, Error> {
         let statement = closing.borrow(self, end, outcome);
         let close = || async {
-            if store::calls::close(&ctx.db, &statement).await? {
+            if self.close_once(ctx, &statement).await? {
                 return Ok(Closed::Now);
             }
             self.closed_before(ctx, closing, end).await
         };
-        close.retry(backoff()).when(StoreError::is_outage).await
+        close.retry(backoff()).when(is_outage).await
+    }
+
+    /// One try. With the call ends the question that it still waits for.
+    async fn close_once(&self, ctx: &Ctx, closing: &Closing<'_>) -> Result<bool, Error> {
+        let Some(question) = self.question else {
+            return Ok(store::calls::close(&ctx.db, closing).await?);
+        };
+        let mut tx = ctx.begin(self.name.tenant).await?;
+        let was_pending = permissions::end_with_call(ctx, &mut tx, question).await?;
+        if !store::calls::close_within(&mut tx, closing).await? {
+            return Ok(false);
+        }
+        tx.commit().await?;
+        if was_pending {
+            permissions::announce(ctx, self.session, [question]);
+        }
+        Ok(true)
     }
 
     /// Why there was nothing to close. A try of ours that was cut off may have closed it, and an
@@ -104,8 +122,8 @@ impl Record {
         ctx: &Ctx,
         closing: &OwnedClosing,
         end: &End,
-    ) -> Result<Closed, StoreError> {
-        let mut tx = ctx.db.begin(self.name.tenant).await?;
+    ) -> Result<Closed, Error> {
+        let mut tx = ctx.begin(self.name.tenant).await?;
         let found = store::invocations::find(&mut tx, self.session, self.invocation).await?;
         Ok(match found {
             None if self.opened == Opened::Unsure => Closed::NeverOpened,
@@ -184,8 +202,8 @@ impl Record {
                     () = tokio::time::sleep(limits::DATABASE_RETRY_MS.millis()) => {}
                 }
                 let borrowed = closing.borrow(&background, &end, &outcome);
-                match store::calls::close(&ctx.db, &borrowed).await {
-                    Err(error) if error.is_outage() => {}
+                match background.close_once(&ctx, &borrowed).await {
+                    Err(error) if is_outage(&error) => {}
                     Err(error) => {
                         tracing::error!(
                             invocation = %background.invocation,
@@ -199,6 +217,11 @@ impl Record {
             }
         });
     }
+}
+
+/// The same may do later.
+fn is_outage(error: &Error) -> bool {
+    error.code == Code::Unavailable
 }
 
 /// What became of a close.
