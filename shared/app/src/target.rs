@@ -119,12 +119,7 @@ fn personal(stored: &Stored<'_>, aim: Aim, mode: AuthMode) -> Result<Option<Pers
 }
 
 /// A server of ours, on this process's own listener. `DENIED` where nobody asks.
-fn delegated(
-    ctx: &Ctx,
-    stored: &Stored<'_>,
-    aim: Aim,
-    mode: AuthMode,
-) -> Result<Target, Error> {
+fn delegated(ctx: &Ctx, stored: &Stored<'_>, aim: Aim, mode: AuthMode) -> Result<Target, Error> {
     let who = aim.who.ok_or_else(delegation::nobody)?;
     let delegation = Delegation::new(ctx, stored.server)?;
     let here = ctx.built_in.ok_or_else(|| {
@@ -132,10 +127,8 @@ fn delegated(
     })?;
     let url = Url::parse(&format!("http://{here}/{}", stored.server)).map_err(Error::internal)?;
     let identity = Identity::User { user: who.user, generation: 0 };
-    let right = Right {
-        delegation: Some(Arc::new(delegation)),
-        ..right(ctx, stored, aim, mode, None)
-    };
+    let right =
+        Right { delegation: Some(Arc::new(delegation)), ..right(ctx, stored, aim, mode, None) };
     Ok(Target {
         key: key(stored, identity),
         reach: Reach::Own { url },

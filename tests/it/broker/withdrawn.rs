@@ -91,7 +91,9 @@ async fn a_changed_definition_ends_the_question_about_the_old_one() {
     let gateway = &asking.gateway;
     let first = asking.begin(1).await;
     gateway.peer.change(|setup| setup.tools = vec![tool("echo").replace("a tool", "another")]);
-    app::discovery::run(&gateway.world.ctx, gateway.owner.tenant, &gateway.server).await.unwrap();
+    app::discovery::run(&gateway.world.ctx, gateway.owner.tenant, &gateway.server, None)
+        .await
+        .unwrap();
     come_back_refused(&asking, &first, "TOOL_CHANGED").await;
     assert_eq!(asking.question_state().await, "cancelled");
     assert!(together(&asking).await);

@@ -88,7 +88,10 @@ async fn a_discovery_has_nobody_to_act_for_and_asks_nobody() {
     let world = World::new().await;
     let (acme, _) = tenant(&world, "acme").await;
     let whoami = ServerId::from("whoami");
-    assert_eq!(discovery::run(&world.ctx, acme.id, &whoami, None).await.unwrap(), Discovered::Pinned);
+    assert_eq!(
+        discovery::run(&world.ctx, acme.id, &whoami, None).await.unwrap(),
+        Discovered::Pinned
+    );
     let spent = "SELECT count(*) FROM spent_delegation_tokens";
     let spent: i64 = sqlx::query_scalar(spent).fetch_one(&world.owner().await).await.unwrap();
     assert_eq!(spent, 0, "no request was made");
