@@ -165,7 +165,7 @@ class Bugs:
         rows += ["| " + " | ".join(map(cell, line)) + " |" for line in sorted(self.lines, key=number)]
         paths = ["", "## Paths of oddmcp.py", "", "Driven by the rows of:", ""]
         for path in self.kin.known():
-            rows_of = sorted({line[0] for line in self.lines if re.search(rf"/{path}(?![\w-])", line[2] + line[3])})
+            rows_of = sorted({line[0] for line in self.lines if re.search(rf"/{path}(?![\w-])", f"{line[2]} {line[3]}")})
             paths.append(f"- `/{path}`: {', '.join(rows_of) or 'nothing'}")
         left = ["", "## Not here", "", "| entry | class | when |", "|---|---|---|"]
         left += ["| " + " | ".join(map(cell, line)) + " |" for line in ELSEWHERE]
