@@ -76,7 +76,8 @@ impl Scene {
 
     async fn audited(&self, action: &str) -> Vec<Value> {
         sqlx::query_scalar(
-            "SELECT details FROM audit_events WHERE action = $1 ORDER BY audit_event_id",
+            "SELECT details FROM audit_events
+             WHERE action = $1 AND subject LIKE 'custom-%' ORDER BY audit_event_id",
         )
         .bind(action)
         .fetch_all(&self.world.owner().await)

@@ -22,6 +22,7 @@ use url::Url;
 use crate::failure::Failure;
 
 /// What differs from command to command.
+#[derive(Clone, Copy)]
 pub(crate) struct Needs<'a> {
     pub database_url: &'a SecretString,
     pub encryption_keys: Option<&'a SecretString>,

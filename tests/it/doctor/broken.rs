@@ -86,7 +86,8 @@ async fn servers_in_error_and_tools_withheld_are_named_with_our_words() {
     house
         .sql("UPDATE mcp_servers SET status = 'ready', status_error = NULL;
               INSERT INTO mcp_tools (tenant_id, server_id, tool_id, agent_name, original_name, pin, problem, first_seen_at)
-              SELECT tenant_id, server_id, 'odd', 'mcp__tickets__odd', 'odd', 'invalid', 'no schema', now() FROM mcp_servers")
+              SELECT tenant_id, server_id, 'odd', 'mcp__tickets__odd', 'odd', 'invalid', 'no schema', now()
+              FROM mcp_servers WHERE slug = 'tickets'")
         .await;
     house.examine().await.has(
         "warn",

@@ -76,7 +76,9 @@ async fn a_superadmin_sees_the_state_of_servers_and_a_member_what_they_may_use()
     let (ann, mut hers) = signed_in(&world).await;
     let mia = person(&world, &ann.tenant, "mia@acme.test", Role::Member).await;
     let mut members = browser_of(&world, &mia).await;
-    assert!(hers.get("/servers").await.text.contains("There is no server yet."));
+    assert!(members.get("/servers").await.text.contains("There is no server that you may"));
+    // Those of the service are there from the start, for whoever can switch them on.
+    assert!(hers.get("/servers").await.text.contains("<bdi>Who am I</bdi>"));
 
     let peer =
         Peer::start(Setup { tools: vec![tool("echo"), tool("other")], ..Setup::modern() }).await;
