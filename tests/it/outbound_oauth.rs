@@ -2,6 +2,7 @@
 
 mod discovery;
 mod issuers;
+mod protected;
 mod reach;
 mod registration;
 mod rig;

@@ -28,6 +28,7 @@ pub enum Prm {
 
 /// How the door behaves; may be changed while it runs.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, each a fault")]
 pub struct GateKnobs {
     pub prm: Prm,
     /// Of the place where the metadata is not.

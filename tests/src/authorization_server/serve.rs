@@ -38,12 +38,9 @@ pub(super) async fn handle(
         journal.push(asked.clone());
         journal.len() - 1
     };
-    let response = match route(&state, &asked).await {
-        Some(response) => response,
-        None => {
-            cut.cut();
-            return page(500, "never seen");
-        }
+    let Some(response) = route(&state, &asked).await else {
+        cut.cut();
+        return page(500, "never seen");
     };
     asked.status = response.status().as_u16();
     if let Some(noted) = lock(&state.journal).get_mut(place) {

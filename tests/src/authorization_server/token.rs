@@ -73,13 +73,12 @@ fn authenticated(state: &State, knobs: &Knobs, asked: &Asked) -> Result<String, 
         let (id, secret) = decoded.split_once(':').unwrap_or_default();
         (unescaped(id), unescaped(secret))
     });
-    let (id, secret, method) = match basic {
-        Some((id, secret)) => (id, Some(secret), "client_secret_basic"),
-        None => {
-            let secret = asked.form.get("client_secret").cloned();
-            let method = if secret.is_some() { "client_secret_post" } else { "none" };
-            (asked.field("client_id").to_owned(), secret, method)
-        }
+    let (id, secret, method) = if let Some((id, secret)) = basic {
+        (id, Some(secret), "client_secret_basic")
+    } else {
+        let secret = asked.form.get("client_secret").cloned();
+        let method = if secret.is_some() { "client_secret_post" } else { "none" };
+        (asked.field("client_id").to_owned(), secret, method)
     };
     let client = lock(&state.kept).clients.get(&id).cloned();
     let Some(client) = client else {

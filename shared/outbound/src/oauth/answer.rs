@@ -25,7 +25,7 @@ pub(super) fn canonical(answered: &Answered) -> Result<HttpResponse, OAuthFailur
         return Err(OAuthFailure::unavailable(failure));
     }
     let members = members(answered);
-    if let Some(error) = members.as_ref().and_then(|members| error_of(members)) {
+    if let Some(error) = members.as_ref().and_then(error_of) {
         if matches!(error.as_str(), "server_error" | "temporarily_unavailable") {
             return Err(OAuthFailure::busy());
         }
@@ -111,8 +111,8 @@ fn seconds(value: &Value) -> Option<u64> {
         _ => return None,
     };
     let most = limits::OAUTH_TOKEN_LIFE_SECONDS.default;
-    // A word that `parse` takes for a number ("inf", "nan") is none.
-    if !number.is_finite() && value.is_string() || !(number >= 1.0) {
+    // `parse` takes some words for numbers ("inf", "nan").
+    if !number.is_finite() || number < 1.0 {
         return None;
     }
     #[expect(
