@@ -15,7 +15,6 @@ mod variables;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 pub use contact::Contact;
 pub use endpoint::UrlRules;
@@ -166,17 +165,6 @@ impl ValidServer {
         self.env.changes_anything()
             || self.headers.changes_anything()
             || !matches!(self.client_secret, SecretEdit::Keep | SecretEdit::Absent)
-    }
-
-    /// Refuses with `INVALID_INPUT` what is valid and not there yet.
-    pub fn supported_now(&self) -> Result<(), Error> {
-        if self.auth_mode != AuthMode::Delegation {
-            return Ok(());
-        }
-        let mode = self.auth_mode.as_str();
-        let words = format!("auth mode {mode} is not supported by this version yet");
-        let errors = json!([{ "path": "/authMode", "message": words }]);
-        Err(Error::new(Code::InvalidInput, words).with_details(json!({ "errors": errors })))
     }
 }
 

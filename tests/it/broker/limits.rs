@@ -133,7 +133,7 @@ async fn a_server_that_asks_for_a_pause_gets_one() {
     let calls = Calls::new().await;
     let busy = Answer::Status {
         status: 429,
-        headers: vec![("retry-after", "1".to_owned())],
+        headers: vec![("retry-after", "4".to_owned())],
         body: String::new(),
     };
     calls.peer().script("echo", [busy, Answer::Echo]);

@@ -24,7 +24,6 @@ pub async fn create(ctx: &Ctx, caller: &Caller, form: ServerForm) -> Result<Conf
     let mut tx = ctx.begin(caller.tenant).await?;
     let around = Around::load(&mut tx).await?;
     let form = form.validate(&around.rules(ctx), &Known::default())?;
-    form.supported_now()?;
     programs_need_approval(ctx, caller, &form)?;
 
     // Whoever adds a server holds the tenant, so that two cannot both be the last one.

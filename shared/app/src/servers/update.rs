@@ -35,7 +35,6 @@ pub async fn update(
     form.slug = form.slug.filter(|slug| *slug != server.slug);
     let known = secrets::known(&mut tx, &server).await?;
     let form = form.validate(&around.rules(ctx), &known)?;
-    form.supported_now()?;
     create::programs_need_approval(ctx, caller, &form)?;
     if form.slug.is_some() {
         let errors = json!([{ "path": "/slug", "message": "cannot be changed" }]);

@@ -94,7 +94,6 @@ impl ImportEntry {
             return Err(self.mistakes.clone());
         }
         let checked = self.form.clone().validate(rules, &Known::default());
-        let checked = checked.and_then(|valid| valid.supported_now().map(|()| valid));
         let mut mistakes = self.mistakes.clone();
         match checked {
             Ok(valid) if mistakes.is_empty() => return Ok(valid),

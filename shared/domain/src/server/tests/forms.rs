@@ -264,15 +264,3 @@ fn a_stored_form_that_is_out_of_range_by_now_is_brought_into_it() {
     assert_eq!(limits.min_interval, Duration::from_hours(1));
     assert_eq!(limits.max_response_bytes, 5_000_000);
 }
-
-#[test]
-fn what_is_not_built_yet_says_so() {
-    assert!(valid(&json!({})).supported_now().is_ok());
-    assert!(valid(&json!({ "authMode": "shared_headers" })).supported_now().is_ok());
-    assert!(valid(&json!({ "transport": "sse" })).supported_now().is_ok());
-    let words = |changes: &Value| valid(changes).supported_now().unwrap_err().public;
-    assert_eq!(
-        words(&json!({ "authMode": "bearer" })),
-        "auth mode bearer is not supported by this version yet"
-    );
-}
