@@ -1,7 +1,9 @@
 //! Personal connections over real HTTP: each person's tools act as that person, and nobody else ever.
 
+mod attempts;
 mod journey;
 mod secret;
+mod use_of;
 
 use app::{
     broker::{self, Asked, Asking, CallRequest, Called, Outcome},
