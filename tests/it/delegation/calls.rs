@@ -147,6 +147,7 @@ async fn no_server_can_be_configured_to_reach_the_listener() {
     let (_, ann) = tenant(&world, "acme").await;
     let full = world.full_token(&ann.person).await;
     let port = world.ctx.built_in.unwrap().port();
+    let mut tried = 0;
     // The operator of this world lets all of loopback through.
     for (number, host) in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"].iter().enumerate() {
         let url = format!("http://{host}:{port}/whoami");
@@ -155,12 +156,14 @@ async fn no_server_can_be_configured_to_reach_the_listener() {
         if status != StatusCode::CREATED {
             continue;
         }
+        tried += 1;
         let test = format!("/api/mcp/servers/s{number}/test");
         let (_, tested) = world.request(http::Method::POST, &full, &test, None).await;
         assert_eq!(tested["error"]["code"], "SERVER_MISCONFIGURED", "{server} {tested}");
         let words = tested["error"]["message"].as_str().unwrap();
         assert!(words.contains("one of our own listeners"), "{words}");
     }
+    assert!(tried >= 2, "a form takes the address: {tried}");
 }
 
 #[tokio::test]
