@@ -121,6 +121,10 @@ async fn metadata_of_another_issuer_is_refused() {
         scene.metadata(json!({"issuer": issuer}));
         assert_eq!(scene.fails_at().await, "issuer_mismatch", "{issuer}");
     }
+    scene.metadata(json!({}));
+    scene.lists(&[&ours.replace("http:", "HTTP:")]);
+    assert_eq!(scene.fails_at().await, "issuer_mismatch", "the same URL in other bytes");
+    scene.lists(&[&ours]);
     scene.metadata(json!({"issuer": format!("{ours}/")}));
     let found = scene.discover().await.unwrap();
     assert_eq!(found.server.issuer, format!("{ours}/"), "as the metadata writes it");

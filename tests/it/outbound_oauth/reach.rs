@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tests::peer::{Answer, Peer, Setup};
 use url::Url;
 
-use super::{Scene, callback, oauth_with, scopes, step};
+use super::{Connected, Scene, callback, oauth_with, scopes, step};
 
 fn members(value: Value) -> Map<String, Value> {
     let Value::Object(members) = value else { panic!("an object") };
@@ -178,6 +178,7 @@ async fn a_request_with_a_secret_follows_no_redirect() {
 #[tokio::test]
 async fn plain_http_beyond_loopback_is_refused_whatever_is_listed() {
     let scene = Scene::start().await;
+    let mut connected = scene.connect().await;
     let allow = vec![
         AllowRule::Network("127.0.0.0/8".parse().unwrap()),
         AllowRule::Host("as.test".to_owned()),
@@ -189,4 +190,12 @@ async fn plain_http_beyond_loopback_is_refused_whatever_is_listed() {
     });
     let options = DiscoverOptions { issuer: Some(issuer), ..DiscoverOptions::default() };
     assert_eq!(step(oauth.discover(&scene.server.url(), &options).await), "insecure_url");
+
+    // Nor where it was stored before.
+    connected.found.server.configured_host = "as.test".to_owned();
+    connected.found.server.token_endpoint = "http://as.test/token".parse().unwrap();
+    let token = connected.tokens.refresh_token.as_ref().unwrap();
+    let Connected { found, client, .. } = &connected;
+    let refreshed = oauth.refresh(&found.server, client, &found.resource, token).await;
+    assert_eq!(step(refreshed), "insecure_url");
 }
