@@ -1,6 +1,7 @@
 #!/bin/bash
 # Installs with apt what a build (and, with `tests`, what the tests) of Bailiwick needs, where it is
-# missing. Asks for nothing when all is there. Where it cannot install, it says what is missing.
+# missing. Asks for nothing when all is there. Where it cannot install, it says what is missing. What only
+# the sandbox of stdio servers needs is installed too, and is no reason to fail.
 #
 #   deploy/install.sh [tests]
 set -euo pipefail
@@ -13,12 +14,22 @@ tests=no
 
 packages=()
 missing=()
+wished=()
 need() { # need <package> <what it is for> <test…>
     local package=$1 what=$2
     shift 2
     if ! "$@" >/dev/null 2>&1; then
         packages+=("$package")
         missing+=("$package ($what)")
+    fi
+}
+
+wish() { # as need, for what a part of the service does without
+    local before=${#missing[@]}
+    need "$@"
+    if [ "${#missing[@]}" -gt "$before" ]; then
+        wished+=("${missing[$before]}")
+        unset "missing[$before]"
     fi
 }
 
@@ -40,10 +51,13 @@ need jq "the demo's REST calls" command -v jq
 need ca-certificates "trust in upstream servers" have_certificates
 need postgresql "the binaries of the private database" have_postgres
 [ $tests = yes ] && need procps "process checks of the tests" command -v ps
-[ $tests = yes ] && need bubblewrap "the sandbox of stdio servers" command -v bwrap
+sandbox=wish
+[ $tests = yes ] && sandbox=need
+$sandbox bubblewrap "the sandbox of stdio servers" command -v bwrap
+$sandbox util-linux "setpriv, by which a service that runs as root gives each of them an account" command -v setpriv
 
 if [ ${#packages[@]} -gt 0 ]; then
-    echo "missing: ${missing[*]}"
+    echo "missing: ${missing[*]} ${wished[*]}"
     as_root=()
     if [ "$(id -u)" != 0 ]; then
         if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
@@ -56,12 +70,15 @@ if [ ${#packages[@]} -gt 0 ]; then
         {
             echo
             echo "These cannot be installed from here (no apt-get, or neither root nor sudo). Please install:"
-            printf '  %s\n' "${missing[@]}"
+            printf '  %s\n' "${missing[@]}" "${wished[@]}"
             echo "On Debian or Ubuntu, as root:"
             echo "  apt-get install --no-install-recommends ${packages[*]}"
         } >&2
-        exit 1
+        [ ${#missing[@]} -gt 0 ] && exit 1
+        packages=()
     fi
+fi
+if [ ${#packages[@]} -gt 0 ]; then
     # Only the binaries are wanted: no cluster of the distribution is made or started, also where a
     # Postgres already stands on the usual port.
     if printf '%s\n' "${packages[@]}" | grep -qx postgresql && [ ! -e /etc/postgresql-common/createcluster.conf ]; then
@@ -72,7 +89,8 @@ if [ ${#packages[@]} -gt 0 ]; then
     install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q -o DPkg::Lock::Timeout=120
         install --no-install-recommends -o Dpkg::Options::=--force-confold "${packages[@]}")
     # Lists that are there are tried first; most machines have them.
-    "${install[@]}" || { "${as_root[@]}" apt-get -q update && "${install[@]}"; }
+    "${install[@]}" || { "${as_root[@]}" apt-get -q update && "${install[@]}"; } ||
+        [ ${#missing[@]} -eq 0 ]
 fi
 
 if ! command -v cargo >/dev/null; then

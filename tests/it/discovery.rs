@@ -367,3 +367,32 @@ async fn a_session_has_the_tools_of_its_selection_that_may_be_called() {
     let error = app::toolset::list(ctx, &caller, nobodys, None).await.unwrap_err();
     assert_eq!(error.code, Code::NotFound);
 }
+
+#[tokio::test]
+async fn a_tool_whose_arguments_cannot_be_repeated_in_headers_is_left_out_and_says_why() {
+    let marked = |name: &str, header: &str| {
+        json!({"name": name, "inputSchema": {"type": "object", "properties": {
+            "region": {"type": "string", "x-mcp-header": header},
+        }}})
+        .to_string()
+    };
+    let tools = [marked("good", "Region"), marked("bad", "no header"), tool("plain")];
+    let scene = Scene::new(&tools).await;
+    scene.discover().await.unwrap();
+    assert_eq!(scene.tool("good").await["pin"], "approved");
+    assert_eq!(scene.tool("plain").await["pin"], "approved");
+    let bad = scene.tool("bad").await;
+    assert_eq!(bad["pin"], "invalid", "{bad}");
+    let words = r#"input schema: the x-mcp-header "no header" is no legal name of a header"#;
+    assert_eq!(bad["problem"], words);
+    let test = "/api/mcp/servers/demo/test";
+    let (_, tested) = scene.world.post(&scene.token, test, json!({})).await;
+    assert_eq!(tested["tools"][1]["problem"], words, "{tested}");
+
+    // A server of an older version sends no such headers, and is sent none.
+    scene.peer.change(|setup| *setup = Setup { tools: tools.to_vec(), ..Setup::older() });
+    scene.world.ctx.mcp.forget(scene.root.tenant.id, &scene.server).await;
+    scene.discover().await.unwrap();
+    let pin = scene.tool("bad").await["pin"].clone();
+    assert_eq!(pin, "quarantined", "it can be used, and nobody approved it yet");
+}

@@ -121,7 +121,10 @@ impl House {
 
     /// With some settings replaced or added.
     async fn examine_with(&self, other: &[(&'static str, &str)]) -> Found {
-        let mut command = doctor(&["--json"]);
+        self.examine_by(doctor(&["--json"]), other).await
+    }
+
+    async fn examine_by(&self, mut command: Command, other: &[(&'static str, &str)]) -> Found {
         command.envs(self.settings());
         command.envs(other.iter().copied());
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();

@@ -6,10 +6,9 @@ use outbound::mcp::{FromServer, Listening, McpClients, Reply, Target, is_not_off
 use serde_json::{Value, value::RawValue};
 use tests::{
     peer::{Answer, Peer, Setup, Step},
-    upstream::{call, clients, raw, soon, target, tool_call},
+    upstream::{call, clients, raw, session, soon, target, tool_call},
 };
 use url::Url;
-use uuid::Uuid;
 
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
@@ -20,7 +19,7 @@ fn updated(uri: &str) -> Step {
 
 async fn own(clients: &McpClients, url: &Url) -> Target {
     let mut target = target(url);
-    target.key.session = Some(Uuid::from_u128(1));
+    target.key.session = Some(session(1));
     let opened = clients.open(&target, &raw("{}"), "2025-11-25", soon()).await.unwrap();
     target.resume = opened.resume;
     target

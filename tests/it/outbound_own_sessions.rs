@@ -5,14 +5,13 @@ use outbound::mcp::{McpClients, Opened, Ran, Resume, Target, is_session_lost};
 use serde_json::Value;
 use tests::{
     peer::{Answer, Era, Peer, Setup},
-    upstream::{call, clients, raw, soon, target, tool_call},
+    upstream::{call, clients, raw, session, soon, target, tool_call},
 };
 use url::Url;
-use uuid::Uuid;
 
-fn own(url: &Url, session: u128) -> Target {
+fn own(url: &Url, id: u128) -> Target {
     let mut target = target(url);
-    target.key.session = Some(Uuid::from_u128(session));
+    target.key.session = Some(session(id));
     target
 }
 

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 mod faults;
 mod life;
 mod messages;
+mod places;
 mod walls;
 
 const PEER: &str = env!("CARGO_BIN_EXE_stdio-peer");

@@ -6,25 +6,29 @@ mod headers;
 mod lists;
 mod newer;
 mod older;
+mod programs;
 mod questions;
 mod refused;
 mod rounds;
 mod sessions;
 mod streams;
 mod told;
+mod transports;
 
 use std::collections::VecDeque;
 
-use domain::invocation::Status;
+use domain::{invocation::Status, permission::ApprovalMode};
 use http::Method;
 use serde_json::{Value, json};
-use tests::peer::Setup;
+use tests::{peer::Setup, world::World};
 
-use crate::gateway::{Gateway, Reply, as_pairs};
+use crate::gateway::{Gateway, Reply, as_pairs, session};
 
 /// A gateway, and the pass-through endpoint of its one server.
 pub(crate) struct Through {
     gateway: Gateway,
+    /// The server of the endpoint, by its slug.
+    source: &'static str,
 }
 
 impl std::ops::Deref for Through {
@@ -42,11 +46,28 @@ fn everything() -> Value {
 
 impl Through {
     async fn new(setup: Setup) -> Self {
-        Self { gateway: Gateway::new(setup).await }
+        Self { gateway: Gateway::new(setup).await, source: "demo" }
+    }
+
+    /// With a server as this form says, and not the peer.
+    async fn to(world: World, mut form: Value) -> Self {
+        let mut gateway = Gateway::in_world(Setup::older(), world).await;
+        form["name"] = json!("other");
+        form["slug"] = json!("other");
+        form["authMode"] = json!("none");
+        form["enabled"] = json!(true);
+        form["governance"] = json!({ "maxConcurrent": 64 });
+        let (ctx, owner) = (&gateway.world.ctx, &gateway.owner);
+        let form = serde_json::from_value(form).unwrap();
+        gateway.server = app::servers::create(ctx, owner, form).await.unwrap().server.id;
+        app::discovery::run(ctx, owner.tenant, &gateway.server).await.unwrap();
+        let mode = ApprovalMode::AlwaysAllow;
+        gateway.session = session(&gateway.world, owner, &gateway.server, mode).await;
+        Self { gateway, source: "other" }
     }
 
     fn path(&self) -> String {
-        format!("/mcp/{}?prefix=off&sources=demo", self.session)
+        format!("/mcp/{}?prefix=off&sources={}", self.session, self.source)
     }
 
     async fn post(&self, headers: &[(&str, &str)], body: impl Into<String>) -> Reply {
@@ -100,6 +121,19 @@ impl Through {
     async fn answer(&self, session: &str, id: &Value, result: &Value) -> u16 {
         let body = json!({"jsonrpc": "2.0", "id": id, "result": result});
         self.post(&[("mcp-session-id", session)], body.to_string()).await.status
+    }
+
+    /// The standing stream of an older session.
+    async fn get(&self, session: &str) -> Stream {
+        let headers = [("mcp-session-id", session)];
+        let request = self.request(Method::GET, &self.token, &self.path(), &headers, "");
+        Stream::of(request.send().await.unwrap())
+    }
+
+    async fn subscribe(&self, filter: Value) -> Stream {
+        let params = json!({ "notifications": filter });
+        let (headers, body) = modern("subscriptions/listen", &params, &json!({}), &json!({}));
+        self.open(&as_pairs(&headers), body).await
     }
 
     async fn http(&self, method: Method, session: &str) -> Reply {

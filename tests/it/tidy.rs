@@ -39,6 +39,7 @@ const IMPORTS: [(&str, &[&str]); 11] = [
             "api",
             "worker",
             "bailiwick",
+            "bailiwick-demo",
         ],
     ),
 ];

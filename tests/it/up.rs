@@ -18,6 +18,7 @@ use nix::{
 use serde_json::{Value, json};
 use tests::peer::{Peer, Setup};
 
+const DEMO: &str = env!("CARGO_BIN_EXE_demo-under-test");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick-under-test");
 const MADE: [&str; 5] =
     ["admin-password", "admin-token", "agent-token", "encryption-keys", "seal-key"];
@@ -25,6 +26,7 @@ const MADE: [&str; 5] =
 /// A data directory; what still serves it at the end of the test is killed.
 struct Place {
     dir: tempfile::TempDir,
+    program: PathBuf,
 }
 
 impl Place {
@@ -32,7 +34,21 @@ impl Place {
         let dir = tempfile::tempdir().unwrap();
         // The private Postgres does not run as root and has to pass through.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o711)).unwrap();
-        Self { dir }
+        Self { dir, program: PROGRAM.into() }
+    }
+
+    /// With the program and the demo server beside each other, as they are installed. The path of the
+    /// demo server.
+    fn with_demo() -> (Self, PathBuf) {
+        let mut place = Self::new();
+        let installed = place.dir.path().join("bin");
+        fs::create_dir(&installed).unwrap();
+        let (program, demo) = (installed.join("bailiwick"), installed.join("bailiwick-demo"));
+        for (built, installed) in [(PROGRAM, &program), (DEMO, &demo)] {
+            fs::copy(built, installed).unwrap();
+        }
+        place.program = program;
+        (place, demo.canonicalize().unwrap())
     }
 
     fn path(&self) -> PathBuf {
@@ -41,7 +57,7 @@ impl Place {
 
     /// A command of the program on this directory.
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(&self.program);
         command.args(arguments).arg("--data-dir").arg(self.path()).stdin(Stdio::null());
         for (name, _) in std::env::vars_os() {
             let ours = name.to_str().is_some_and(|name| name.starts_with("BAILIWICK_"));
@@ -283,6 +299,45 @@ async fn the_operator_works_beside_a_running_service_and_a_person_calls_a_tool()
     let denied: Value = serde_json::from_slice(&denied.stdout).unwrap();
     assert_eq!(denied["result"]["_meta"]["bailiwick/error"]["error"]["code"], "PERMISSION_DENIED");
     assert_eq!(peer.calls().len(), 1, "the server never heard of it");
+    up.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_loopback_the_demo_beside_the_program_may_be_run_and_nothing_else() {
+    let (place, demo) = Place::with_demo();
+    let up = place.up();
+    let token = place.file("admin-token");
+    let programs = up.ask(reqwest::Method::GET, &token, "/api/mcp/stdio-programs", None).await;
+    assert_eq!(
+        programs,
+        json!({ "mode": "allowlist", "programs": [{
+            "name": "demo", "command": demo, "args": ["--stdio"], "cwd": null, "env": [],
+        }] })
+    );
+    let form = json!({
+        "name": "Demo", "slug": "demo", "transport": "stdio", "command": demo, "args": ["--stdio"],
+        "authMode": "none", "enabled": true,
+    });
+    let server = up.ask(reqwest::Method::POST, &token, "/api/mcp/servers", Some(form)).await;
+    let id = server["id"].as_str().unwrap();
+    let refresh = format!("/api/mcp/servers/{id}/tools/refresh");
+    let tools = up.ask(reqwest::Method::POST, &token, &refresh, None).await;
+    assert!(tools["items"].as_array().unwrap().len() >= 4, "{tools}");
+    let selection = json!({ "enabledSourceIds": [id] });
+    up.ask(reqwest::Method::PATCH, &token, "/api/tenant", Some(selection)).await;
+    let call =
+        ["call", "mcp__demo__add", r#"{"a": 2, "b": 3}"#, "--json", "--answer", "allow_once"];
+    let called = place.run(&call);
+    assert!(called.status.success(), "{}", text(&called.stderr));
+    let called: Value = serde_json::from_slice(&called.stdout).unwrap();
+    assert_eq!(called["result"]["structuredContent"]["sum"], 5, "{called}");
+
+    let other = json!({
+        "name": "Other", "transport": "stdio", "command": "/usr/bin/env", "authMode": "none",
+    });
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let servers = client.post(format!("{}/api/mcp/servers", up.url)).bearer_auth(token.trim_end());
+    assert_eq!(servers.json(&other).send().await.unwrap().status(), 422);
     up.stop();
 }
 

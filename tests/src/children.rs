@@ -123,6 +123,18 @@ pub fn alive(marker: &str) -> BTreeSet<u32> {
     .collect()
 }
 
+/// Programs with the marker, without what shuts them in.
+#[must_use]
+pub fn programs(marker: &str) -> usize {
+    let is_program = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut arguments = line.split(|byte| *byte == 0);
+        let first = arguments.next().is_some_and(|name| name.ends_with(b"stdio-peer"));
+        first && arguments.next() == Some(marker.as_bytes())
+    };
+    alive(marker).iter().filter(|pid| is_program(pid)).count()
+}
+
 /// Waits until no process with the marker is left; panics after 15 s.
 pub async fn until_gone(marker: &str) {
     until_alive(marker, 0).await;

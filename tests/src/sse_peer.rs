@@ -40,6 +40,8 @@ pub struct Habits {
     pub get_status: Option<u16>,
     /// Where GET /moved leads.
     pub moved_to: String,
+    /// Has resources, tells of changes, and asks its client.
+    pub more: bool,
 }
 
 impl Default for Habits {
@@ -52,6 +54,7 @@ impl Default for Habits {
             post_status: None,
             get_status: None,
             moved_to: "/sse".to_owned(),
+            more: false,
         }
     }
 }
@@ -69,6 +72,8 @@ struct Served {
     streams: Mutex<HashMap<String, mpsc::UnboundedSender<String>>>,
     begun: AtomicUsize,
     received: Mutex<Vec<Value>>,
+    /// Calls that wait for what their client says, by session.
+    asking: Mutex<HashMap<String, Value>>,
     headers: Mutex<Vec<(String, HeaderMap)>>,
     gate: Mutex<Option<Arc<Gate>>>,
 }
@@ -82,6 +87,7 @@ impl SsePeer {
             streams: Mutex::default(),
             begun: AtomicUsize::new(0),
             received: Mutex::default(),
+            asking: Mutex::default(),
             headers: Mutex::default(),
             gate: Mutex::default(),
         });
@@ -222,6 +228,9 @@ async fn take(
     if let Some(given) = habits.post_status {
         return status(StatusCode::from_u16(given).unwrap(), "refused");
     }
+    if habits.more && talks(&state, &query["session"], &message, &stream) {
+        return status(StatusCode::ACCEPTED, "Accepted");
+    }
     let Some(answer) = answer(&state, &headers, &message) else {
         return status(StatusCode::ACCEPTED, "Accepted");
     };
@@ -239,20 +248,78 @@ async fn take(
     status(StatusCode::ACCEPTED, "Accepted")
 }
 
+/// What more than one message belongs to. True: everything was said.
+fn talks(
+    state: &Served,
+    session: &str,
+    message: &Value,
+    stream: &mpsc::UnboundedSender<String>,
+) -> bool {
+    let say = |message: Value| {
+        stream.send(format!("event: message\ndata: {message}\n\n")).unwrap();
+    };
+    let done = |id: &Value, text: &str| {
+        let content = json!([{"type": "text", "text": text}]);
+        say(json!({"jsonrpc": "2.0", "id": id, "result": {"content": content}}));
+    };
+    let changed = || say(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+    let id = &message["id"];
+    if message["method"].is_null() && id == "q" {
+        let call = state.asking.lock().unwrap().remove(session).unwrap();
+        done(&call, &json!({"result": message["result"], "error": null}).to_string());
+        return true;
+    }
+    match message["params"]["name"].as_str().unwrap_or_default() {
+        "ask" => {
+            state.asking.lock().unwrap().insert(session.to_owned(), id.clone());
+            let params = json!({"message": "who are you?",
+                "requestedSchema": {"type": "object", "properties": {}}});
+            say(
+                json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params}),
+            );
+        }
+        "change" => {
+            changed();
+            done(id, "changed");
+        }
+        "change_later" => {
+            done(id, "soon");
+            changed();
+        }
+        _ => return false,
+    }
+    true
+}
+
 fn answer(state: &Served, headers: &HeaderMap, message: &Value) -> Option<String> {
     let gate = state.gate.lock().unwrap().clone();
     let id = message.get("id").filter(|_| message["method"].is_string())?;
+    let more = state.habits.lock().unwrap().more;
     let (tool, arguments) = (&message["params"]["name"], &message["params"]["arguments"]);
     let known = gate.as_ref().zip(tool.as_str());
     let known = known.and_then(|(gate, tool)| gate.call(headers, tool, arguments));
     let result = match message["method"].as_str()? {
-        "initialize" => json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}},
-            "serverInfo": {"name": "sse-peer", "version": "1"}}),
+        "initialize" => {
+            let capabilities = if more {
+                json!({"tools": {"listChanged": true}, "resources": {"listChanged": true}})
+            } else {
+                json!({"tools": {}})
+            };
+            json!({"protocolVersion": "2024-11-05", "capabilities": capabilities,
+                "serverInfo": {"name": "sse-peer", "version": "1"}})
+        }
         "tools/list" => {
+            let names = ["echo", "ask", "change", "change_later"];
+            let names = if more { &names[..] } else { &names[..1] };
+            let schema = json!({"type": "object"});
+            let own = names.iter().map(|name| json!({"name": name, "inputSchema": schema}));
             let gated = gate.map(|_| Gate::tools()).unwrap_or_default();
             let gated = gated.iter().map(|tool| serde_json::from_str(tool).unwrap());
-            let echo = json!({"name": "echo", "inputSchema": {"type": "object"}});
-            json!({"tools": std::iter::once(echo).chain(gated).collect::<Vec<Value>>()})
+            json!({ "tools": own.chain(gated).collect::<Vec<Value>>() })
+        }
+        "resources/list" if more => json!({"resources": [{"uri": "demo://a", "name": "a"}]}),
+        "resources/read" if more => {
+            json!({"contents": [{"uri": message["params"]["uri"], "text": "A"}]})
         }
         "tools/call" if let Some(known) = known => known,
         "tools/call" => match message["params"]["name"].as_str()? {

@@ -2,12 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use domain::ids::{ServerId, TenantId};
+use domain::ids::{ServerId, TenantId, UserId};
 use http::HeaderName;
 use outbound::{
     egress::{AllowRule, EgressRules},
     http::{GuardedHttp, HttpOptions},
-    mcp::{Answer, Call, CallFailure, ClientKey, Identity, McpClients, Reach, Target, What},
+    mcp::{
+        Answer, Call, CallFailure, ClientKey, Identity, McpClients, Reach, SessionKey, Target, What,
+    },
     stdio::Stdio,
 };
 use secrecy::SecretString;
@@ -46,6 +48,12 @@ pub fn target(url: &Url) -> Target {
         parts: Vec::new(),
         authority: None,
     }
+}
+
+/// An upstream session of that number, of one and the same person.
+#[must_use]
+pub fn session(id: u128) -> SessionKey {
+    SessionKey { id: Uuid::from_u128(id), person: UserId(Uuid::from_u128(1)) }
 }
 
 /// The headers that go with every request to an HTTP server.

@@ -139,7 +139,15 @@ pub struct ToolPatch {
 pub struct RefreshRunning {
     /// Always `running`.
     pub state: &'static str,
+    /// What to expect, in words.
+    pub detail: &'static str,
 }
+
+const RUNNING: RefreshRunning = RefreshRunning {
+    state: "running",
+    detail: "the server has not listed its tools yet; the discovery goes on, and its outcome will be the \
+             status of the server. A program may still be downloading what it runs",
+};
 
 /// The tools that a server lists, by id: superadmins see all of them, with pins and problems; others
 /// see what agents may see, of a server that is switched on.
@@ -180,9 +188,7 @@ async fn refresh(
             };
             Json(off_thread(list).await?).into_response()
         }
-        Refreshed::Running => {
-            (StatusCode::ACCEPTED, Json(RefreshRunning { state: "running" })).into_response()
-        }
+        Refreshed::Running => (StatusCode::ACCEPTED, Json(RUNNING)).into_response(),
     })
 }
 

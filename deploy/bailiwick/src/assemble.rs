@@ -78,9 +78,6 @@ pub(crate) fn stdio_rules(settings: &Settings, object_store: &Url) -> StdioRules
     let mut hidden: Vec<PathBuf> =
         settings.data_dir.iter().chain(&settings.files).cloned().collect();
     hidden.extend(object_store.to_file_path().ok());
-    // What lies below a hidden directory is hidden with it, and cannot be hidden once more.
-    let all = hidden.clone();
-    hidden.retain(|path| !all.iter().any(|above| path != above && path.starts_with(above)));
     StdioRules {
         mode: settings.stdio.clone().unwrap_or_default(),
         sandbox: match settings.stdio_sandbox {

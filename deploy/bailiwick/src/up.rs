@@ -249,3 +249,22 @@ fn postgres_options() -> PostgresOptions {
     let binaries = named.map(|(_, dir)| dir).filter(|dir| !dir.is_empty()).map(Into::into);
     PostgresOptions { binaries, ..PostgresOptions::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(settings: &Settings, address: &str) -> Option<StdioMode> {
+        with_demo(settings, address.parse().unwrap()).stdio
+    }
+
+    #[test]
+    fn the_demo_may_be_run_where_nobody_else_reaches_us_and_nobody_said_otherwise() {
+        let nothing = Settings::default();
+        assert!(matches!(mode(&nothing, "127.0.0.1:0"), Some(StdioMode::Allowlist(_))));
+        assert!(matches!(mode(&nothing, "[::1]:0"), Some(StdioMode::Allowlist(_))));
+        assert!(mode(&nothing, "0.0.0.0:0").is_none());
+        let off = Settings { stdio: Some(StdioMode::Off), ..Settings::default() };
+        assert!(matches!(mode(&off, "127.0.0.1:0"), Some(StdioMode::Off)));
+    }
+}

@@ -6,7 +6,7 @@ use domain::{
     Error, Timestamp,
     ids::{ServerId, TenantId, ToolId, UserId},
     limits,
-    server::ServerStatus,
+    server::{ServerStatus, Transport},
     tool::{
         Definition, KnownTool, Pin, ToolChange, ToolProblem, UnusableTool, agent_name, reconcile,
     },
@@ -69,7 +69,8 @@ pub async fn run(
     let began = ctx.now();
     let answer = match target {
         Ok(target) => {
-            let deadline = Instant::now() + limits::DISCOVERY_TIMEOUT_MS.millis();
+            let patience = target.patience(limits::DISCOVERY_TIMEOUT_MS.millis());
+            let deadline = Instant::now() + patience;
             ctx.mcp.discover(&target, false, deadline).await
         }
         Err(error) => Err(error),
@@ -127,9 +128,10 @@ async fn pin(
     answer: Discovery,
 ) -> Result<Discovered, Error> {
     let truncated = answer.truncated;
+    let reach = asked.reach.transport;
     // Reading definitions compiles their schemas: off the async threads.
     let seen = tokio::task::spawn_blocking(move || {
-        answer.tools.iter().map(|raw| read(raw.get())).collect::<Vec<_>>()
+        answer.tools.iter().map(|raw| read(raw.get(), reach, &answer)).collect::<Vec<_>>()
     });
     let seen = seen.await.map_err(Error::internal)?;
 
@@ -153,11 +155,32 @@ async fn pin(
     Ok(Discovered::Pinned)
 }
 
-/// One tool of the list. The database keeps no NUL, so a name with one is no name.
-fn read(raw: &str) -> Result<Definition, UnusableTool> {
+/// One tool of a server's list, as it could be called.
+pub(crate) fn read_tool(
+    raw: &str,
+    transport: Transport,
+    list: &Discovery,
+) -> Result<Definition, UnusableTool> {
+    if transport == Transport::Http && list.protocol_version == MIRRORING {
+        Definition::parse_with_headers(raw)
+    } else {
+        Definition::parse(raw)
+    }
+}
+
+/// The version in which arguments are repeated in headers.
+const MIRRORING: &str = "2026-07-28";
+
+/// The database keeps no NUL, so a name with one is no name.
+fn read(raw: &str, transport: Transport, list: &Discovery) -> Result<Definition, UnusableTool> {
     let nameless = || UnusableTool { name: None, definition: None, problem: ToolProblem::NoName };
-    match Definition::parse(raw) {
+    match read_tool(raw, transport, list) {
         Ok(definition) if definition.name.contains('\0') => Err(nameless()),
+        Err(unusable @ UnusableTool { problem: ToolProblem::Header(..), .. }) => {
+            let (tool, problem) = (unusable.shown_name(), &unusable.problem);
+            tracing::warn!(tool, %problem, "a tool is left out");
+            Err(unusable)
+        }
         Err(unusable) if unusable.name.as_deref().is_some_and(|name| name.contains('\0')) => {
             Err(nameless())
         }

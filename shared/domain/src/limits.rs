@@ -81,6 +81,12 @@ limits! {
 
     // Programs on our host (design: connections, "stdio").
     STDIO_CHILDREN = 64, up to 1_024, "programs", "stdio servers that run in one process at the same time; node takes some 50 MB each";
+    STDIO_TENANT = 48, up to 1_024, "programs", "of these, stdio servers of one tenant: however busy they are, others find a place";
+    STDIO_SHARED = 32, up to 1_024, "programs", "of these, for clients that a whole tenant shares: sessions of single people never take them";
+    STDIO_OWN_TENANT = 16, up to 512, "programs", "stdio servers that stand for sessions of single people (older clients in the pass-through form, subscriptions), of one tenant; two tenants are never in each other's way";
+    STDIO_OWN_PERSON = 8, up to 256, "programs", "the same of one person, over all servers; the one that was idle for longest gives way";
+    STDIO_PLACE_MS = 10_000, up to 60_000, "ms", "whoever has less than their share of the programs waits this long for one of others to have nothing to do";
+    STDIO_START_MS = 60_000, up to 300_000, "ms", "a stdio server must answer its first request by then: `npx` and `uvx` download what they run, in a sandbox at each start, since its home is new";
     STDIO_MEMORY_BYTES = 4_294_967_296, up to 68_719_476_736, "bytes", "private memory of one process of a stdio server (its data segment: address space would count what node merely reserves)";
     STDIO_PROCESSES = 512, up to 4_096, "threads", "processes and threads of a stdio server";
     STDIO_FILES = 1_024, up to 65_536, "files", "files that one process of a stdio server may have open";
@@ -252,7 +258,7 @@ limits! {
     JOB_CONCURRENCY = 4, up to 64, "jobs", "discoveries that one worker runs at the same time";
     TICK_LEASE_MS = 30_000, up to 300_000, "ms", "a tick's work ends by then, and another node may take it";
     RECORD_KEEP_DAYS = 2, up to 30, "days", "how long ended nodes, finished jobs and ticks that no version knows any more are remembered, for whoever looks for a cause";
-    JOB_TIMEOUT_SECONDS = 90, up to 600, "s", "a job ends by then: a discovery with its connect and initialize";
+    JOB_TIMEOUT_SECONDS = 100, up to 600, "s", "a job ends by then: a discovery with its connect and initialize";
     JOB_POLL_MS = 1_000, up to 10_000, "ms", "how often a worker looks for jobs; also the pause before a failed one runs again";
     JOB_HEARTBEAT_MS = 5_000, up to 30_000, "ms", "how often a worker says that it lives";
     JOB_HEARTBEATS_MISSED = 4, up to 20, "heartbeats", "after so many a worker's jobs are given to others; must outlast a graceful shutdown";
@@ -309,6 +315,16 @@ const _: () = assert!(
     INITIALIZE_TIMEOUT_MS.default + DISCOVERY_TIMEOUT_MS.default + CONNECT_TIMEOUT_MS.default
         <= JOB_TIMEOUT_SECONDS.default * 1_000
 );
+const _: () = assert!(
+    STDIO_START_MS.default + DISCOVERY_TIMEOUT_MS.default <= JOB_TIMEOUT_SECONDS.default * 1_000
+);
+// What takes a place is told that there is none, and not that its program is silent.
+const _: () = assert!(STDIO_PLACE_MS.default < STDIO_START_MS.default);
+// Nobody takes all programs of their tenant, and no tenant those of the next.
+const _: () = assert!(2 * STDIO_OWN_PERSON.default <= STDIO_OWN_TENANT.default);
+const _: () =
+    assert!(2 * STDIO_OWN_TENANT.default + STDIO_SHARED.default <= STDIO_CHILDREN.default);
+const _: () = assert!(STDIO_TENANT.default < STDIO_CHILDREN.default);
 // `up` ends within 10 s of SIGTERM, its Postgres included.
 const _: () =
     assert!(SHUTDOWN_MS.default + NODE_FAREWELL_MS.default + POSTGRES_STOP_MS.default < 10_000);

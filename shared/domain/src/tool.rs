@@ -5,6 +5,7 @@
 
 mod definition;
 mod diff;
+mod headers;
 mod listing;
 mod names;
 mod pin;

@@ -7,12 +7,13 @@
 //! answered is what the caller gets, byte for byte. The protocol's own messages and names come from
 //! rmcp's model; its transport is not used (docs/decisions).
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use domain::{
     Error,
     ids::{ServerId, TenantId, UserId},
+    limits,
 };
 use http::HeaderName;
 use secrecy::SecretString;
@@ -67,7 +68,15 @@ pub struct ClientKey {
     pub identity: Identity,
     /// An upstream session of its own, that [`McpClients::open`] begins and nobody shares; `None`: the
     /// pooled client, which declares no client capabilities.
-    pub session: Option<Uuid>,
+    pub session: Option<SessionKey>,
+}
+
+/// An upstream session that one person holds for a client of theirs, or to listen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    pub id: Uuid,
+    /// Counted for them, where it takes a program of its own.
+    pub person: UserId,
 }
 
 /// As whom the server is called.
@@ -97,6 +106,16 @@ pub struct Target {
 }
 
 impl Target {
+    /// Until when a client should be waited for that may have to be connected first and then takes
+    /// `work`: a program that was never run may have to be downloaded.
+    #[must_use]
+    pub fn patience(&self, work: Duration) -> Duration {
+        match self.reach {
+            Reach::Stdio(_) => limits::STDIO_START_MS.millis() + work,
+            Reach::Http { .. } | Reach::Sse { .. } => work,
+        }
+    }
+
     /// All that the server's words are masked of.
     fn secrets(&self) -> Vec<SecretString> {
         let sent: Vec<&SecretString> = match &self.reach {

@@ -15,7 +15,8 @@ use domain::{
     Code, Error, limits,
     server::stdio::{AllowedProgram, Asked, StdioMode},
 };
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use serde_json::json;
+use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
 use crate::mcp::Program;
@@ -24,14 +25,19 @@ mod account;
 mod bubblewrap;
 mod child;
 mod command;
+mod places;
 mod spawner;
 mod stderr;
 
 pub(crate) use child::{Child, Life, Watch, ending};
+pub(crate) use places::{Holder, Work};
+
+pub use bubblewrap::NoBubblewrap;
 
 use account::{Account, Accounts};
 use bubblewrap::Bubblewrap;
-use command::Place;
+use command::Surroundings;
+use places::{Place, Places};
 
 /// What the operator permits, and behind which wall.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +78,7 @@ pub struct Stdio(Arc<Host>);
 struct Host {
     rules: StdioRules,
     wall: OnceCell<Wall>,
-    children: Arc<Semaphore>,
+    places: Places,
     accounts: Accounts,
 }
 
@@ -91,12 +97,7 @@ impl Stdio {
             Sandbox::Account { uid, gid } => Accounts::new(uid, gid),
             _ => Accounts::default(),
         };
-        Self(Arc::new(Host {
-            rules,
-            wall: OnceCell::new(),
-            children: Arc::new(Semaphore::new(limits::STDIO_CHILDREN.size())),
-            accounts,
-        }))
+        Self(Arc::new(Host { rules, wall: OnceCell::new(), places: Places::new(), accounts }))
     }
 
     /// No program runs.
@@ -120,44 +121,46 @@ impl Stdio {
         })
     }
 
-    /// Starts a program; its end is seen to by a task of `tasks`. Cancel-safe: a program that nobody
-    /// waits for any more is ended.
+    /// Why bubblewrap does not work here; `None` where it does.
+    pub async fn without_bubblewrap() -> Option<NoBubblewrap> {
+        Bubblewrap::find().await.err()
+    }
+
+    /// Starts a program for `holder`; its end is seen to by a task of `tasks`. Cancel-safe: a program
+    /// that nobody waits for any more is ended. Where no place is free, one is made ([`Places::take`]).
     ///
     /// `SERVER_MISCONFIGURED` where the rules refuse it, it is not there, or no sandbox works;
-    /// `UPSTREAM_UNAVAILABLE` where too many run or the kernel refuses another.
+    /// `UPSTREAM_UNAVAILABLE` or `RATE_LIMIT_QUEUE_FULL` where too many run, `UPSTREAM_UNAVAILABLE`
+    /// where the kernel refuses another.
     pub(crate) async fn start(
         &self,
         program: &Program,
+        holder: Holder,
         tasks: &TaskTracker,
     ) -> Result<Child, Error> {
         let host = &self.0;
         let allowed = permitted(&host.rules.mode, program)?;
-        let permit = self.admit()?;
-        let wall = self.wall().await?;
-        let account = match wall {
-            Wall::Bubblewrap(bubblewrap) if !bubblewrap.changes_account() => None,
-            Wall::Bubblewrap(_) | Wall::Account => Some(host.accounts.take()?),
-            Wall::None => None,
-        };
-        let place = Place {
+        let around = Surroundings {
             cwd: program.cwd.clone().or_else(|| allowed.as_ref()?.cwd.as_ref().map(PathBuf::from)),
             writable: allowed
                 .map_or_else(Vec::new, |entry| entry.writable.iter().map(PathBuf::from).collect()),
             rules: &host.rules,
         };
-        place.must_exist(&program.command)?;
-        let laid = match wall {
-            Wall::Bubblewrap(bubblewrap) => bubblewrap.lay(program, &place, account.as_ref())?,
-            Wall::Account | Wall::None => command::bare(program, &place, account.as_ref())?,
+        // Nobody gives way to what cannot be run.
+        around.must_exist(&program.command)?;
+        let wall = self.wall().await?;
+        let (place, starting) = host.places.take(holder).await?;
+        let account = match wall {
+            Wall::Bubblewrap(bubblewrap) if !bubblewrap.changes_account() => None,
+            Wall::Bubblewrap(_) | Wall::Account => Some(host.accounts.take()?),
+            Wall::None => None,
         };
-        spawner::spawn(laid, Held { _account: account, _permit: permit }, tasks.clone()).await
-    }
-
-    fn admit(&self) -> Result<OwnedSemaphorePermit, Error> {
-        Arc::clone(&self.0.children).try_acquire_owned().map_err(|_| {
-            let words = "too many stdio servers run in this process already";
-            Error::new(Code::UpstreamUnavailable, words)
-        })
+        let laid = match wall {
+            Wall::Bubblewrap(bubblewrap) => bubblewrap.lay(program, &around, account.as_ref())?,
+            Wall::Account | Wall::None => command::bare(program, &around, account.as_ref())?,
+        };
+        let held = Held { _account: account, place };
+        spawner::spawn(laid, held, starting, tasks.clone()).await
     }
 
     async fn wall(&self) -> Result<&Wall, Error> {
@@ -170,8 +173,34 @@ impl Stdio {
 #[derive(Debug)]
 struct Held {
     _account: Option<Account>,
-    _permit: OwnedSemaphorePermit,
+    place: Place,
 }
+
+/// Marks words about programs that are ours, and that whoever set the server up should read.
+pub(crate) fn ours(error: Error) -> Error {
+    error.with_details(json!({ "reason": OURS }))
+}
+
+/// A program that was started and did not answer its first request.
+pub(crate) fn silent() -> Error {
+    let words = format!(
+        "the server's program was started but did not answer within {} s: it may still be downloading \
+         what it runs (install that on the host), wait for a sign-in, or be no MCP server with these \
+         arguments; run its command line on the host to see what it says",
+        limits::STDIO_START_MS.millis().as_secs()
+    );
+    ours(Error::new(Code::Timeout, words))
+}
+
+/// Whether an error tells, in our words, what is the matter with a server's program: that it does not
+/// answer, or that there was no place for it.
+#[must_use]
+pub fn is_about_program(error: &Error) -> bool {
+    let reason = error.details.as_ref().and_then(|details| details.get("reason")?.as_str());
+    reason == Some(OURS)
+}
+
+const OURS: &str = "program";
 
 async fn find(rules: &StdioRules) -> Result<Wall, Error> {
     let root = rustix::process::geteuid().is_root();
@@ -183,7 +212,7 @@ async fn find(rules: &StdioRules) -> Result<Wall, Error> {
             Err(refused("the sandbox `account` needs root, which this process is not"))
         }
         Sandbox::Bubblewrap => {
-            Bubblewrap::find().await.map(Wall::Bubblewrap).map_err(|why| refused(&why))
+            Bubblewrap::find().await.map(Wall::Bubblewrap).map_err(|why| refused(&why.to_string()))
         }
         Sandbox::Strongest => match Bubblewrap::find().await {
             Ok(bubblewrap) => Ok(Wall::Bubblewrap(bubblewrap)),

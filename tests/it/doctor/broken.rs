@@ -1,5 +1,7 @@
 //! One thing broken at a time in the database, by its owner's hand.
 
+use std::process::Command;
+
 use app::{Clock, Vault, doctor::Patient};
 use chrono::TimeDelta;
 use tests::world::ENCRYPTION_KEY;
@@ -223,4 +225,41 @@ async fn a_listed_program_that_is_not_there_or_not_ours_is_found() {
     found.has("warn", "programs", "open: others may change ");
     let any = house.examine_with(&[("BAILIWICK_STDIO", "any")]).await;
     any.has("warn", "programs", "any program");
+}
+
+/// On a machine where one program of the system is missing.
+fn without(missing: &str) -> Command {
+    let mut command = Command::new("bwrap");
+    command.args(["--dev-bind", "/", "/", "--ro-bind", "/dev/null", missing]);
+    let doctor = super::doctor(&["--json"]);
+    command.arg(doctor.get_program()).args(doctor.get_args());
+    for (name, value) in doctor.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_package_that_the_sandbox_lacks_is_named() {
+    if outbound::stdio::Stdio::without_bubblewrap().await.is_some() {
+        eprintln!("not tried: bubblewrap does not work here");
+        return;
+    }
+    let house = House::new().await;
+    let stdio = [("BAILIWICK_STDIO", "any")];
+    house.examine_with(&stdio).await.has("ok", "sandbox", "bubblewrap works");
+    let mut missing = vec![("bwrap", "bubblewrap is not installed", "apt install bubblewrap")];
+    if nix::unistd::geteuid().is_root() {
+        missing.push(("setpriv", "needs setpriv of util-linux", "apt install util-linux"));
+    }
+    for (program, words, mend) in missing {
+        let program = std::fs::canonicalize(format!("/usr/bin/{program}")).unwrap();
+        let found = house.examine_by(without(program.to_str().unwrap()), &stdio).await;
+        found.has("warn", "sandbox", words);
+        let check = found.checks.iter().find(|check| check["what"] == "sandbox").unwrap();
+        assert!(check["mend"].as_str().unwrap().contains(mend), "{check}");
+    }
 }

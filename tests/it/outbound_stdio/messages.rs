@@ -4,9 +4,8 @@ use outbound::mcp::{FromServer, Relay, Reply};
 use serde_json::value::RawValue;
 use tests::{
     children::said,
-    upstream::{call, raw, soon, tool_call},
+    upstream::{call, raw, session, soon, tool_call},
 };
-use uuid::Uuid;
 
 use super::peer;
 
@@ -43,7 +42,7 @@ async fn a_change_of_the_tools_is_told() {
 #[tokio::test]
 async fn in_an_own_session_the_holder_is_asked() {
     let (clients, mut target, _) = peer(&[]);
-    target.key.session = Some(Uuid::new_v4());
+    target.key.session = Some(session(1));
     let capabilities = raw(r#"{"elicitation":{}}"#);
     let opened = clients.open(&target, &capabilities, "2025-11-25", soon()).await.unwrap();
     assert!(opened.resume.is_none());
@@ -67,7 +66,7 @@ async fn in_an_own_session_the_holder_is_asked() {
 #[tokio::test]
 async fn a_question_that_its_holder_drops_is_refused() {
     let (clients, mut target, _) = peer(&[]);
-    target.key.session = Some(Uuid::new_v4());
+    target.key.session = Some(session(1));
     clients.open(&target, &raw("{}"), "2025-11-25", soon()).await.unwrap();
     let (relay, mut heard) = Relay::channel();
     let mut ask = tool_call("ask", r#"{"method":"roots/list"}"#);

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
@@ -72,6 +72,57 @@ async fn a_program_cannot_read_the_data_directory() {
         let other = asked(&clients, &target, "read", Path::new("/proc/1/environ")).await;
         assert!(!other.starts_with("read") || sandbox == Sandbox::Bubblewrap, "{other}");
     }
+}
+
+#[tokio::test]
+async fn a_data_directory_behind_links_is_hidden_by_every_path() {
+    let (_program, program) = for_everybody(PEER);
+    let (dir, data, _) = data_directory();
+    fs::create_dir(data.join("store")).unwrap();
+    fs::write(data.join("store/result"), "secret").unwrap();
+    // Only the wall keeps anybody out.
+    for open in [&data, &data.join("store")] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let disk = dir.path().join("disk");
+    fs::rename(&data, &disk).unwrap();
+    symlink("disk", dir.path().join("link")).unwrap();
+    symlink(dir.path().join("link"), &data).unwrap();
+    symlink(dir.path(), dir.path().join("round")).unwrap();
+    if !sandboxes().await.contains(&Sandbox::Bubblewrap) {
+        return;
+    }
+    // By a name that is a link, and once more what lies in it by another.
+    let hidden_paths = vec![dir.path().join("link/store"), data.clone()];
+    let wide = vec![program.parent().unwrap().to_owned(), dir.path().to_owned()];
+    for readable_paths in [rules(&program, Sandbox::Bubblewrap).readable_paths, wide] {
+        let rules = rules(&program, Sandbox::Bubblewrap);
+        let hidden_paths = hidden_paths.clone();
+        let clients = clients_with(StdioRules { hidden_paths, readable_paths, ..rules });
+        let target = target(&program, &[&marker()]);
+        for name in ["data", "link", "disk", "round/data", "round/round/disk"] {
+            let path = dir.path().join(name);
+            assert_eq!(asked(&clients, &target, "list", &path).await, "0 entries", "{name}");
+            for file in ["key", "store/result"] {
+                let read = asked(&clients, &target, "read", &path.join(file)).await;
+                assert_eq!(read, "not read: NotFound", "{name}/{file}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_program_behind_links_is_started_by_its_own_name() {
+    if !sandboxes().await.contains(&Sandbox::Bubblewrap) {
+        return;
+    }
+    let (dir, program) = for_everybody(PEER);
+    symlink(".", dir.path().join("here")).unwrap();
+    let linked = dir.path().join("here").join("server");
+    symlink(program.file_name().unwrap(), dir.path().join("server")).unwrap();
+    let clients = clients_with(rules(&linked, Sandbox::Bubblewrap));
+    let target = target(&linked, &[&marker()]);
+    call(&clients, &target, tool_call("echo", "{}")).await.unwrap();
 }
 
 #[tokio::test]

@@ -168,3 +168,34 @@ async fn a_listed_program_runs_with_its_variables_and_nothing_else_of_ours() {
     let told = rows.matches("s3cret-value").count();
     assert_eq!(told, 0, "what a tool tells is in CAS as bytes, and nowhere else");
 }
+
+#[tokio::test]
+async fn a_program_that_starts_and_says_nothing_is_told_from_one_that_is_not_there() {
+    let (_dir, peer) = for_everybody(env!("CARGO_BIN_EXE_stdio-peer"));
+    let command = peer.to_str().unwrap();
+    let stdio = StdioMode::Allowlist(vec![AllowedProgram {
+        name: "peer".to_owned(),
+        command: command.to_owned(),
+        args: vec![ArgPattern::Rest { rest: Pattern::new(".*").unwrap() }],
+        cwd: None,
+        env: vec!["TOKEN".to_owned()],
+        writable: Vec::new(),
+    }]);
+    let (world, root) = world(stdio).await;
+    let mut form = program(command, &[&marker(), "silent"]);
+    form["enabled"] = json!(true);
+    let (status, server) = world.post(&root, SERVERS, form).await;
+    assert_eq!(status, StatusCode::CREATED, "{server}");
+    let (test, refresh) =
+        (format!("{}/test", path(&server)), format!("{}/tools/refresh", path(&server)));
+    let (tested, (status, running)) =
+        tokio::join!(world.post(&root, &test, json!({})), world.post(&root, &refresh, json!({})),);
+    assert_eq!(status, StatusCode::ACCEPTED, "{running}");
+    assert!(running["detail"].as_str().unwrap().contains("may still be downloading"), "{running}");
+    let error = &tested.1["error"];
+    assert_eq!(error["code"], "TIMEOUT", "{tested:?}");
+    let words = error["message"].as_str().unwrap();
+    assert!(words.contains("was started but did not answer within 60 s"), "{words}");
+    let (_, found) = world.get(&root, &path(&server)).await;
+    assert_eq!(found["statusError"], words);
+}

@@ -19,18 +19,6 @@ fn setup(begin: Setup) -> Setup {
     Setup { capabilities, tells_changes: true, ..begin }
 }
 
-async fn get(through: &Through, session: &str) -> Stream {
-    let headers = [("mcp-session-id", session)];
-    let request = through.request(Method::GET, &through.token, &through.path(), &headers, "");
-    Stream::of(request.send().await.unwrap())
-}
-
-async fn subscribe(through: &Through, filter: Value) -> Stream {
-    let params = json!({ "notifications": filter });
-    let (headers, body) = modern("subscriptions/listen", &params, &json!({}), &json!({}));
-    through.open(&as_pairs(&headers), body).await
-}
-
 #[tokio::test]
 async fn the_standing_stream_of_an_older_session_is_the_servers() {
     let through = Through::new(setup(Setup::older())).await;
@@ -44,7 +32,7 @@ async fn the_standing_stream_of_an_older_session_is_the_servers() {
     ];
     let session = through.initialize(&everything()).await;
     through.peer.script_method("LISTEN", [Answer::Talk(steps)]);
-    let mut stream = get(&through, &session).await;
+    let mut stream = through.get(&session).await;
     assert_eq!(stream.next().await["params"]["uri"], "demo://a");
     let question = stream.next().await;
     assert_eq!(question["params"]["message"], "demo: Well?");
@@ -82,11 +70,9 @@ async fn a_newer_client_hears_what_it_subscribed_to() {
     ];
     let steps = steps.map(Step::say).into_iter().chain([Step::Release]).collect();
     through.peer.script_method("subscriptions/listen", [Answer::Talk(steps)]);
-    let mut stream = subscribe(
-        &through,
-        json!({"promptsListChanged": true, "resourceSubscriptions": ["demo://a"]}),
-    )
-    .await;
+    let mut stream = through
+        .subscribe(json!({"promptsListChanged": true, "resourceSubscriptions": ["demo://a"]}))
+        .await;
     let ours =
         |message: &Value| message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1;
     let first = stream.next().await;
@@ -115,7 +101,7 @@ async fn an_older_server_is_subscribed_to_in_a_session_for_that_alone() {
     );
     through.peer.script_method("resources/subscribe", [Answer::Result("{}".to_owned())]);
     let before = through.peer.sessions();
-    let mut stream = subscribe(&through, json!({"resourceSubscriptions": ["demo://a"]})).await;
+    let mut stream = through.subscribe(json!({"resourceSubscriptions": ["demo://a"]})).await;
     assert_eq!(
         stream.next().await["params"]["notifications"],
         json!({"resourceSubscriptions": ["demo://a"]})
@@ -131,7 +117,7 @@ async fn an_older_server_is_subscribed_to_in_a_session_for_that_alone() {
 #[tokio::test]
 async fn changes_of_tools_are_told_when_the_server_says_so_and_when_our_pins_change() {
     let through = Through::new(Setup::older()).await;
-    let mut stream = subscribe(&through, json!({"toolsListChanged": true})).await;
+    let mut stream = through.subscribe(json!({"toolsListChanged": true})).await;
     let honoured = stream.next().await["params"]["notifications"].clone();
     assert_eq!(honoured, json!({"toolsListChanged": true}), "our pins are looked at");
 
@@ -139,7 +125,7 @@ async fn changes_of_tools_are_told_when_the_server_says_so_and_when_our_pins_cha
     let ack = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":$ID},"notifications":{"toolsListChanged":true}}}"#;
     let steps = vec![Step::say(ack), Step::Release, Step::say(TOOLS), Step::Release];
     through.peer.script_method("subscriptions/listen", [Answer::Talk(steps)]);
-    let mut stream = subscribe(&through, json!({"toolsListChanged": true})).await;
+    let mut stream = through.subscribe(json!({"toolsListChanged": true})).await;
     stream.next().await;
     through.peer.release();
     assert_eq!(stream.next().await["method"], "notifications/tools/list_changed");
@@ -156,7 +142,7 @@ async fn one_person_has_so_many_streams_and_no_more() {
     let most = domain::limits::STREAMS_OPEN.size();
     let mut streams = Vec::new();
     for _ in 0..most {
-        streams.push(subscribe(&through, json!({"toolsListChanged": true})).await);
+        streams.push(through.subscribe(json!({"toolsListChanged": true})).await);
     }
     let params = json!({"notifications": {}});
     let reply = through.modern("subscriptions/listen", params).await.json();
@@ -184,4 +170,44 @@ async fn a_malformed_filter_is_refused() {
         let reply = through.modern("subscriptions/listen", params.clone()).await;
         assert_eq!(reply.fault(), -32602, "{params}");
     }
+}
+
+/// Open streams of either era, with nothing said in them.
+async fn open_streams() -> (Through, Vec<Stream>) {
+    let through = Through::new(setup(Setup::older())).await;
+    let session = through.initialize(&everything()).await;
+    let held = || Answer::Talk(vec![Step::Release]);
+    through.peer.script_method("LISTEN", [held(), held()]);
+    let older = through.get(&session).await;
+    let mut newer = through.subscribe(json!({"promptsListChanged": true})).await;
+    newer.next().await;
+    through.peer.until("both are open", |peer| peer.held() >= 2).await;
+    (through, vec![older, newer])
+}
+
+/// What comes until the end of a stream; panics where it does not end when its caller is looked at.
+async fn ended(mut stream: Stream) {
+    while stream.maybe_next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn open_streams_of_a_revoked_token_end_when_they_are_looked_at() {
+    let (through, streams) = open_streams().await;
+    through.sql("UPDATE api_tokens SET revoked_at = now() WHERE scopes = '{mcp:call}'").await;
+    futures::future::join_all(streams.into_iter().map(ended)).await;
+}
+
+#[tokio::test]
+async fn open_streams_of_a_disabled_person_end_when_they_are_looked_at() {
+    let (through, streams) = open_streams().await;
+    through.sql("UPDATE users SET status = 'disabled'").await;
+    futures::future::join_all(streams.into_iter().map(ended)).await;
+}
+
+#[tokio::test]
+async fn open_streams_of_whoever_still_may_stay_open() {
+    let (_through, streams) = open_streams().await;
+    let look = domain::limits::SSE_COMMENT_MS.millis() + std::time::Duration::from_secs(2);
+    let ends = futures::future::join_all(streams.into_iter().map(ended));
+    assert!(tokio::time::timeout(look, ends).await.is_err());
 }

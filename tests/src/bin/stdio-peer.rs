@@ -28,6 +28,10 @@ fn main() -> ExitCode {
             thread::park();
         }
     }
+    if let Some(seconds) = arguments.iter().find_map(|one| one.strip_prefix("late=")) {
+        // As one that is downloaded first.
+        thread::sleep(Duration::from_secs(seconds.parse().expect("a number")));
+    }
     if has("greeting") {
         say("Starting the server…\r\n\n{not json\n[1, 2]\n\"text\"\n");
     }
@@ -99,14 +103,22 @@ impl Peer {
             Some("initialize") if !self.modern => answer(
                 id,
                 &json!({
-                    "protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": true}},
+                    "protocolVersion": "2025-11-25", "capabilities": capabilities(),
                     "serverInfo": {"name": "stdio-peer", "version": "1"},
                 }),
             ),
+            Some("resources/list") => {
+                answer(id, &json!({"resources": [{"uri": "demo://a", "name": "a"}]}));
+            }
+            Some("resources/read") => {
+                answer(id, &json!({"contents": [{"uri": message["params"]["uri"], "text": "A"}]}));
+            }
             Some("ping") => answer(id, &json!({})),
             Some("tools/list") => {
                 let mut tools = vec!["echo"];
                 tools.extend(env::args().any(|mode| mode == "tells").then_some("environment"));
+                let more = ["ask", "change", "change_later", "sleep"];
+                tools.extend(more.into_iter().filter(|_| env::args().any(|mode| mode == "more")));
                 let tools: Vec<Value> = tools
                     .into_iter()
                     .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}))
@@ -185,12 +197,18 @@ impl Peer {
                 say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n");
                 text(id, "changed");
             }
+            "change_later" => {
+                text(id, "soon");
+                say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n");
+            }
             // Asks us and tells what we said.
             "ask" => {
                 let method = arguments["method"].as_str().unwrap_or("ping");
                 let question = format!("about {id}");
+                let params = json!({"message": "who are you?",
+                    "requestedSchema": {"type": "object", "properties": {}}});
                 say(&format!("{}\n", json!({"jsonrpc": "2.0", "id": question, "method": method,
-                    "params": {"message": "who are you?"}})));
+                    "params": params})));
                 let heard = self.heard(|one| one["id"] == question.as_str());
                 text(id, &json!({"result": heard["result"], "error": heard["error"]}).to_string());
             }
@@ -228,6 +246,15 @@ impl Peer {
             _ => text(id, &arguments.to_string()),
         }
     }
+}
+
+/// What it offers, in either mode.
+fn capabilities() -> Value {
+    let mut capabilities = json!({"tools": {"listChanged": true}});
+    if env::args().any(|mode| mode == "more") {
+        capabilities["resources"] = json!({"listChanged": true});
+    }
+    capabilities
 }
 
 #[expect(clippy::disallowed_methods, reason = "it dies with everything under way")]

@@ -4,10 +4,10 @@ use std::{fs, os::unix::fs::MetadataExt};
 
 use app::doctor::Finding;
 use domain::{
-    limits,
+    Error, limits,
     server::stdio::{AllowedProgram, StdioMode},
 };
-use outbound::stdio::Stdio;
+use outbound::stdio::{NoBubblewrap, Stdio};
 use runtime::config::Settings;
 use tokio::time;
 use url::Url;
@@ -77,23 +77,50 @@ fn list(programs: &[AllowedProgram], servers: usize, findings: &mut Vec<Finding>
 
 /// Tries the wall that a child would get.
 async fn sandbox(stdio: &Stdio, servers: usize) -> Finding {
-    let mend = "install bubblewrap (`apt install bubblewrap`) and allow user namespaces \
-                (kernel.unprivileged_userns_clone, AppArmor); without it children run as accounts of \
-                their own where the service is root, else not at all";
-    let Ok(tried) = time::timeout(limits::DOCTOR_LOOK_MS.millis(), stdio.sandbox()).await else {
-        return Finding::warn(SANDBOX, "bubblewrap does not end in time", mend);
+    let tried = time::timeout(limits::DOCTOR_LOOK_MS.millis(), async {
+        (stdio.sandbox().await, Stdio::without_bubblewrap().await)
+    });
+    let Ok((tried, missing)) = tried.await else {
+        let late = NoBubblewrap::Late;
+        return Finding::warn(SANDBOX, late.to_string(), mend(Some(&late)));
+    };
+    let mend = mend(missing.as_ref());
+    let why = missing.map(|why| why.to_string()).unwrap_or_default();
+    let refused = |error: Error| {
+        // That nothing is run has more reasons than one where the service is root.
+        let told = error.public.contains(&why);
+        if told { error.public } else { format!("{why}; {}", error.public) }
     };
     match tried {
         Ok("bubblewrap") => Finding::ok(SANDBOX, "bubblewrap works"),
-        Ok("account") => Finding::warn(
-            SANDBOX,
-            "bubblewrap does not work here: children get accounts of their own",
-            mend,
-        ),
+        Ok("account") => {
+            Finding::warn(SANDBOX, format!("{why}: children get accounts of their own"), mend)
+        }
         Ok(_) => {
             Finding::warn(SANDBOX, "there is none: what the service can read, a child can", mend)
         }
-        Err(error) if servers > 0 => Finding::fail(SANDBOX, error.public, mend),
-        Err(error) => Finding::warn(SANDBOX, error.public, mend),
+        Err(error) if servers > 0 => Finding::fail(SANDBOX, refused(error), mend),
+        Err(error) => Finding::warn(SANDBOX, refused(error), mend),
     }
+}
+
+/// What has to be done for bubblewrap to work.
+fn mend(missing: Option<&NoBubblewrap>) -> String {
+    let first = match missing {
+        None => return "set BAILIWICK_STDIO_SANDBOX to strongest".to_owned(),
+        Some(NoBubblewrap::NotInstalled) => {
+            "install bubblewrap (`apt install bubblewrap`; as root also util-linux)"
+        }
+        Some(NoBubblewrap::NoSetpriv) => {
+            "install setpriv (`apt install util-linux`), by which root gives each child an account"
+        }
+        Some(NoBubblewrap::Paths(_)) => "let that path lead to a directory of its own",
+        Some(NoBubblewrap::Forbidden | NoBubblewrap::NotStarted | NoBubblewrap::Late) => {
+            "allow user namespaces (kernel.unprivileged_userns_clone, AppArmor, seccomp of a container)"
+        }
+    };
+    format!(
+        "{first}; without bubblewrap children run as accounts of their own where the service is root, \
+         else not at all"
+    )
 }

@@ -7,10 +7,13 @@ use domain::{
     Caller, Code, Error, Scope,
     json::Sha256Digest,
     limits,
-    server::{Contact, ServerStatus},
+    server::{Contact, ServerStatus, Transport},
     tool::{Definition, Pin, UnusableTool, visible_text},
 };
-use outbound::mcp::{Discovery, Target};
+use outbound::{
+    mcp::{Discovery, Target},
+    stdio::is_about_program,
+};
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
 use store::{Tx, calls::OwnConnection, servers::Server};
@@ -99,7 +102,7 @@ pub async fn check(ctx: &Ctx, caller: &Caller, server: &str, asks: Asks) -> Resu
     let clock = Instant::now();
     let found = match target {
         Ok(target) => {
-            let deadline = clock + limits::DISCOVERY_TIMEOUT_MS.millis();
+            let deadline = clock + target.patience(limits::DISCOVERY_TIMEOUT_MS.millis());
             ctx.mcp.discover(&target, true, deadline).await
         }
         Err(error) => Err(error),
@@ -121,7 +124,7 @@ pub async fn check(ctx: &Ctx, caller: &Caller, server: &str, asks: Asks) -> Resu
             error: None,
             duration,
             contact,
-            tools: shown(found, visible).await?,
+            tools: shown(found, server.reach.transport, visible).await?,
         }),
         Err(error) => {
             let words = if configures { words(&error) } else { fixed_words(error.code).to_owned() };
@@ -223,7 +226,7 @@ pub(crate) async fn load_target(
 /// What a superadmin is told of a server that failed: of its configuration, which is ours, all; of what
 /// it said, nothing.
 pub(crate) fn words(error: &Error) -> String {
-    if error.code == Code::ServerMisconfigured {
+    if error.code == Code::ServerMisconfigured || is_about_program(error) {
         return error.public.clone();
     }
     fixed_words(error.code).to_owned()
@@ -265,10 +268,12 @@ async fn approved(tx: &mut Tx, server: &Server) -> Result<HashSet<Sha256Digest>,
 /// Reading definitions compiles their schemas: off the async threads.
 async fn shown(
     found: Discovery,
+    transport: Transport,
     visible: Option<HashSet<Sha256Digest>>,
 ) -> Result<Vec<CheckedTool>, Error> {
     let read = move || {
-        let tools = found.tools.iter().map(|raw| Definition::parse(raw.get()));
+        let read = |raw: &RawValue| discovery::read_tool(raw.get(), transport, &found);
+        let tools = found.tools.iter().map(|raw| read(raw));
         let tools = tools.filter(|tool| match (&visible, tool) {
             (None, _) => true,
             (Some(visible), Ok(definition)) => visible.contains(&definition.hash),

@@ -177,6 +177,6 @@ fn place(ctx: &Ctx, caller: &Caller, source: &Source) -> Result<Slot, Error> {
 }
 
 async fn stream(ctx: &Ctx, target: &Target, filter: Option<&RawValue>) -> Result<Listening, Error> {
-    let deadline = Instant::now() + limits::INITIALIZE_TIMEOUT_MS.millis();
+    let deadline = Instant::now() + target.patience(limits::INITIALIZE_TIMEOUT_MS.millis());
     ctx.mcp.listen(target, filter, deadline).await
 }

@@ -94,8 +94,9 @@ impl Offer {
 /// What the server offers to a client without an upstream session. Asks it only if nobody did before.
 pub async fn about(ctx: &Ctx, caller: &Caller, source: &Source) -> Result<Offer, Error> {
     let _slots = admitted(ctx, caller, source).await?;
-    let deadline = Instant::now() + limits::INITIALIZE_TIMEOUT_MS.millis();
-    Offer::of(&ctx.mcp.about(&source.target(None), deadline).await?, false)
+    let target = source.target(None);
+    let deadline = Instant::now() + target.patience(limits::INITIALIZE_TIMEOUT_MS.millis());
+    Offer::of(&ctx.mcp.about(&target, deadline).await?, false)
 }
 
 #[cfg(test)]

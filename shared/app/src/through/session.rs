@@ -31,6 +31,7 @@ pub async fn begin(
     let askable = askable.with_sampling(source.relays_sampling);
     let mut own = OwnSession {
         id: Uuid::new_v4(),
+        person: caller.user,
         server: source.server.clone(),
         revision: source.revision,
         version: version.to_owned(),
@@ -40,7 +41,7 @@ pub async fn begin(
     };
     let target = source.target(Some(&own));
     let declared = to_raw_value(&askable.declared(version)).map_err(Error::internal)?;
-    let deadline = Instant::now() + limits::INITIALIZE_TIMEOUT_MS.millis();
+    let deadline = Instant::now() + target.patience(limits::INITIALIZE_TIMEOUT_MS.millis());
     let Opened { about, resume } = ctx.mcp.open(&target, &declared, version, deadline).await?;
     own.version.clone_from(&about.version);
     own.resumable = resume.is_some();

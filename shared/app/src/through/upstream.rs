@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use domain::{elicitation::Askable, ids::ServerId};
-use outbound::mcp::{ClientKey, Relay, Resume, Target};
+use domain::{
+    elicitation::Askable,
+    ids::{ServerId, UserId},
+};
+use outbound::mcp::{ClientKey, Relay, Resume, SessionKey, Target};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -33,6 +36,8 @@ pub struct Upstream {
 #[serde(rename_all = "camelCase")]
 pub struct OwnSession {
     pub id: Uuid,
+    /// Whose client holds it.
+    pub person: UserId,
     pub server: ServerId,
     /// Of the server's configuration; another one is another server.
     pub revision: i64,
@@ -52,7 +57,8 @@ impl OwnSession {
         let resume = self
             .resumable
             .then(|| Resume { session_id: self.session_id.clone(), version: self.version.clone() });
-        Target { key: ClientKey { session: Some(self.id), ..target.key }, resume, ..target }
+        let session = SessionKey { id: self.id, person: self.person };
+        Target { key: ClientKey { session: Some(session), ..target.key }, resume, ..target }
     }
 }
 

@@ -17,6 +17,9 @@ pub enum ToolProblem {
     Malformed(&'static str),
     #[error("input schema: {0}")]
     InputSchema(SchemaProblem),
+    /// The header as the schema names it, and why it cannot be sent.
+    #[error("input schema: the x-mcp-header {0} {1}")]
+    Header(String, &'static str),
     #[error("the server lists the name \"{0}\" more than once")]
     ListedTwice(String),
     /// Another tool of the server would get the same id.

@@ -1,3 +1,4 @@
 mod definitions;
+mod headers;
 mod names;
 mod pins;

@@ -124,7 +124,8 @@ pub(super) struct Answered {
 /// No result.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// 404 for the session id: the server did not look at the message. A duplex never says so.
+    /// 404 for the session id, or a program of an own session that had to give way: the server did not
+    /// look at the message.
     Lost,
     /// The server refused in protocol. `status` is 200 but for HTTP.
     Rpc {

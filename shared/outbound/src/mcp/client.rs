@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     http::{Failure, Ran},
+    stdio::silent,
     words,
 };
 
@@ -67,7 +68,8 @@ struct Asking<'a> {
 }
 
 impl Client {
-    /// Reaches the server and comes to terms with it, within [`limits::INITIALIZE_TIMEOUT_MS`].
+    /// Reaches the server and comes to terms with it, within [`limits::INITIALIZE_TIMEOUT_MS`], or
+    /// [`limits::STDIO_START_MS`] for a program that has to be started.
     pub(super) async fn connect(
         means: &Means,
         target: &Target,
@@ -95,7 +97,7 @@ impl Client {
                 },
             }
         };
-        let (session, channel) = in_time(work).await?;
+        let (session, channel) = begun_in_time(target, work).await?;
         Ok(Self::new(means, channel, session, false))
     }
 
@@ -111,7 +113,7 @@ impl Client {
             let channel = Channel::open(means, target).await?;
             Ok((handshake::open(&channel, capabilities, version, trail).await?, channel))
         };
-        let (session, channel) = in_time(work).await?;
+        let (session, channel) = begun_in_time(target, work).await?;
         Ok(Self::new(means, channel, session, true))
     }
 
@@ -443,6 +445,19 @@ fn cap(response_limit: u64) -> u64 {
         .default
         .saturating_mul(response_limit)
         .max(limits::BODY_CAP_FLOOR_BYTES.default)
+}
+
+/// How long the beginning may take.
+async fn begun_in_time<T>(
+    target: &Target,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    if !matches!(target.reach, Reach::Stdio(_)) {
+        return in_time(work).await;
+    }
+    tokio::time::timeout(limits::STDIO_START_MS.millis(), work)
+        .await
+        .unwrap_or_else(|_| Err(silent()))
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {

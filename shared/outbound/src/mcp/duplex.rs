@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     http::{Failure, Ran},
-    stdio::Life,
+    stdio::{Holder, Life, Work},
 };
 
 mod child;
@@ -72,7 +72,9 @@ impl Duplex {
         let own = target.key.session.is_some();
         let (table, pipe) = match &target.reach {
             Reach::Stdio(program) => {
-                let child = means.stdio.start(program, &means.tasks).await?;
+                let person = target.key.session.map(|session| session.person);
+                let holder = Holder { tenant: target.key.tenant, person };
+                let child = means.stdio.start(program, holder, &means.tasks).await?;
                 let (table, life, outbox) = child::attend(means, own, target.secrets(), child);
                 (table, Pipe::Child { life, outbox })
             }
@@ -100,6 +102,7 @@ impl Duplex {
         trail: &Trail,
         relay: Option<&Relay>,
     ) -> Result<Answered, Fault> {
+        let _work = self.work(message)?;
         let mut ticket = self.table.expect(message, cap, relay, &trail.sent)?;
         let result = match &self.pipe {
             Pipe::Child { outbox, .. } => {
@@ -116,6 +119,20 @@ impl Duplex {
             Pipe::Sse { poster, .. } => self.post(poster, message, &mut ticket, trail).await,
         };
         Ok(Answered { result: result?, session: None, endpoint: None })
+    }
+
+    /// Keeps a program from having to go while the request is under way. Who listens does nothing in it.
+    fn work(&self, message: &Message) -> Result<Option<Work>, Fault> {
+        let Pipe::Child { life, .. } = &self.pipe else { return Ok(None) };
+        if message.method == Some(messages::SUBSCRIBE) {
+            return Ok(None);
+        }
+        match life.begin() {
+            Some(work) => Ok(Some(work)),
+            // What its holder did in it is gone with it.
+            None if self.table.own => Err(Fault::Lost),
+            None => Err(Failure::not_run(closed()).into()),
+        }
     }
 
     /// Posts a request. Its answer comes on the stream, and may do so before the post is answered.

@@ -1,7 +1,8 @@
 //! How a client and a server come to terms: `server/discover`, else `initialize`.
 //!
 //! A shared client asks for the newer era first. A server that refuses it in whatever way, or stays
-//! silent for [`limits::PROBE_TIMEOUT_MS`], is asked to initialize; what it answers then counts. An own
+//! silent for [`limits::PROBE_TIMEOUT_MS`], is asked to initialize; what it answers then counts. One that
+//! was silent and then refuses may have been starting: it is asked for the newer era once more. An own
 //! session stands for a client of an older era, so it is the other way round.
 
 use std::sync::{Arc, atomic::AtomicBool};
@@ -62,6 +63,7 @@ pub(super) async fn connect(channel: &Channel, trail: &Trail) -> Result<Session,
     match discover(channel, trail).await? {
         Probe::Modern(session) => Ok(*session),
         Probe::Older(first) => initialize(channel, first, None, trail).await,
+        Probe::Silent => or_newer(channel, OFFERED[0].clone(), None, trail).await,
     }
 }
 
@@ -77,7 +79,17 @@ pub(super) async fn open(
         .iter()
         .find(|known| known.as_str() == version && known.has_initialize())
         .unwrap_or(&OFFERED[0]);
-    let refused = match initialize(channel, first.clone(), Some(capabilities), trail).await {
+    or_newer(channel, first.clone(), Some(capabilities), trail).await
+}
+
+/// Asks for a session of the older era, and for the newer era where the server does not know that.
+async fn or_newer(
+    channel: &Channel,
+    first: ProtocolVersion,
+    capabilities: Option<&RawValue>,
+    trail: &Trail,
+) -> Result<Session, Error> {
+    let refused = match initialize(channel, first, capabilities, trail).await {
         Ok(session) => return Ok(session),
         Err(refused) if refused.code != Code::UpstreamFormat && refused.code != Code::NotFound => {
             return Err(refused);
@@ -86,7 +98,7 @@ pub(super) async fn open(
     };
     match discover(channel, trail).await {
         Ok(Probe::Modern(session)) => Ok(*session),
-        Ok(Probe::Older(_)) | Err(_) => Err(refused),
+        Ok(Probe::Older(_) | Probe::Silent) | Err(_) => Err(refused),
     }
 }
 
@@ -108,6 +120,8 @@ enum Probe {
     Modern(Box<Session>),
     /// Offer this version first.
     Older(ProtocolVersion),
+    /// It said nothing in time.
+    Silent,
 }
 
 async fn discover(channel: &Channel, trail: &Trail) -> Result<Probe, Error> {
@@ -118,7 +132,7 @@ async fn discover(channel: &Channel, trail: &Trail) -> Result<Probe, Error> {
     let link = Link { version: Some(version.clone()), ..Link::default() };
     let request = channel.request(&link, &message, CAP, trail, None);
     let Ok(answer) = tokio::time::timeout(limits::PROBE_TIMEOUT_MS.millis(), request).await else {
-        return Ok(Probe::Older(newest_of(&[])?));
+        return Ok(Probe::Silent);
     };
     let answered = match answer {
         Ok(answered) => answered,

@@ -4,6 +4,7 @@
 use std::{
     ffi::OsString,
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -13,9 +14,13 @@ use domain::{Error, limits};
 use super::{
     StdioRules,
     account::Account,
-    command::{Laid, Place, limits, misconfigured, surround},
+    command::{Laid, Surroundings, limits, misconfigured, surround},
 };
 use crate::mcp::Program;
+use view::{HOME, Line, Tops, View};
+
+mod trail;
+mod view;
 
 /// A bubblewrap that was seen to work.
 #[derive(Debug)]
@@ -23,31 +28,54 @@ pub(super) struct Bubblewrap {
     bwrap: PathBuf,
     /// setpriv(1), which changes the account inside; where we are root.
     setpriv: Option<PathBuf>,
+    tops: Tops,
+}
+
+/// Why programs cannot be shut in by it; public words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoBubblewrap {
+    #[error("bubblewrap is not installed")]
+    NotInstalled,
+    /// For root alone, whose children change their account.
+    #[error("bubblewrap needs setpriv of util-linux beside it")]
+    NoSetpriv,
+    /// The kernel or a security module says so.
+    #[error("bubblewrap may not make a sandbox here")]
+    Forbidden,
+    #[error("bubblewrap cannot be started")]
+    NotStarted,
+    #[error("bubblewrap did not make a sandbox in time")]
+    Late,
+    #[error("{0}")]
+    Paths(String),
+}
+
+/// A program of the system that can be run.
+fn installed(name: &str) -> Option<PathBuf> {
+    let can_be_run = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+    };
+    DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(can_be_run)
 }
 
 /// Where programs of the system stand.
 const DIRECTORIES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
-const HOME: &str = "/tmp/home";
-/// Other people's files, sockets of services, and what passes through on its way.
-const HIDDEN: [&str; 3] = ["/root", "/home", "/run"];
-const SCRATCH: [&str; 2] = ["/tmp", "/var/tmp"];
 
 impl Bubblewrap {
     /// Runs one for a moment, as children will be run. Otherwise says why there is none.
-    pub(super) async fn find() -> Result<Self, String> {
-        let program = |name: &str| {
-            DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(|p| p.exists())
-        };
-        let bwrap = program("bwrap").ok_or("bubblewrap is not installed")?;
+    pub(super) async fn find() -> Result<Self, NoBubblewrap> {
+        let bwrap = installed("bwrap").ok_or(NoBubblewrap::NotInstalled)?;
         let setpriv = if rustix::process::geteuid().is_root() {
-            Some(program("setpriv").ok_or("bubblewrap needs setpriv of util-linux beside it")?)
+            Some(installed("setpriv").ok_or(NoBubblewrap::NoSetpriv)?)
         } else {
             None
         };
-        let found = Self { bwrap, setpriv };
+        let found = Self { bwrap, setpriv, tops: Tops::default() };
+        let view = View::of(&found.tops, &StdioRules::default(), &[], []);
+        let view = view.map_err(|error| NoBubblewrap::Paths(error.public))?;
         let mut command = tokio::process::Command::new(&found.bwrap);
         let nobody = found.setpriv.is_some().then_some((65_534, 65_534));
-        command.args(found.arguments(&StdioRules::default(), &[], Path::new(HOME), nobody));
+        command.args(found.arguments(&view, Path::new(HOME), nobody));
         command.arg(&found.bwrap).arg("--version");
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let ran = command.kill_on_drop(true).output();
@@ -56,13 +84,13 @@ impl Bubblewrap {
             Ok(Ok(output)) => {
                 let said = String::from_utf8_lossy(&output.stderr);
                 tracing::warn!(said = %said.escape_debug(), "bubblewrap does not work here");
-                Err("bubblewrap may not make a sandbox here".to_owned())
+                Err(NoBubblewrap::Forbidden)
             }
             Ok(Err(error)) => {
                 tracing::warn!(%error, "bubblewrap cannot be started");
-                Err("bubblewrap cannot be started".to_owned())
+                Err(NoBubblewrap::NotStarted)
             }
-            Err(_) => Err("bubblewrap did not make a sandbox in time".to_owned()),
+            Err(_) => Err(NoBubblewrap::Late),
         }
     }
 
@@ -74,23 +102,26 @@ impl Bubblewrap {
     pub(super) fn lay(
         &self,
         program: &Program,
-        place: &Place<'_>,
+        around: &Surroundings<'_>,
         account: Option<&Account>,
     ) -> Result<Laid, Error> {
-        if !is_shown(&program.command, place) {
+        let cwd = around.cwd.as_deref();
+        let ways = [Some(program.command.as_path()), cwd];
+        let view =
+            View::of(&self.tops, around.rules, &around.writable, ways.into_iter().flatten())?;
+        if !view.shows(&program.command) {
             let words = "the server's program lies where children see nothing: the operator must \
                          list its directory as readable";
             return Err(misconfigured(words));
         }
-        let cwd = place.cwd.as_deref().unwrap_or(Path::new(HOME));
-        if place.cwd.is_some() && !is_shown(cwd, place) {
+        if cwd.is_some_and(|cwd| !view.shows(cwd)) {
             let words = "the server's working directory lies where children see nothing: the \
                          operator must list it as readable";
             return Err(misconfigured(words));
         }
         let mut command = Command::new(&self.bwrap);
         let ids = account.map(|account| (account.uid, account.gid));
-        command.args(self.arguments(place.rules, &place.writable, cwd, ids));
+        command.args(self.arguments(&view, cwd.unwrap_or(Path::new(HOME)), ids));
         command.arg(&program.command).args(&program.args);
         surround(&mut command, program, Path::new(HOME), Path::new("/tmp"));
         // Where it is installed with privileges of its own, it needs them; it forbids them inside.
@@ -98,13 +129,7 @@ impl Bubblewrap {
     }
 
     /// Everything before the program. What comes later covers what came before.
-    fn arguments(
-        &self,
-        rules: &StdioRules,
-        writable: &[PathBuf],
-        cwd: &Path,
-        account: Option<(u32, u32)>,
-    ) -> Vec<OsString> {
+    fn arguments(&self, view: &View, cwd: &Path, account: Option<(u32, u32)>) -> Vec<OsString> {
         let mut line = Line::default();
         line.add(["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
         line.add(["--die-with-parent", "--new-session", "--cap-drop", "ALL"]);
@@ -115,38 +140,9 @@ impl Bubblewrap {
             line.add(["--unshare-user"]);
         }
         line.add(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
-        let size = limits::STDIO_SCRATCH_BYTES.default.to_string();
-        for scratch in SCRATCH.into_iter().filter(|path| is_own_directory(path)) {
-            line.add(["--size", &size, "--perms", "1777", "--tmpfs", scratch]);
-        }
-        let hidden: Vec<&str> = HIDDEN.into_iter().filter(|path| is_own_directory(path)).collect();
-        for hidden in &hidden {
-            line.add(["--tmpfs", hidden]);
-        }
-        let names = fs::canonicalize("/etc/resolv.conf").ok();
-        for names in names.iter().filter(|names| HIDDEN.iter().any(|top| names.starts_with(top))) {
-            line.bind("--ro-bind", names);
-        }
-        for path in &rules.readable_paths {
-            line.way_to(path);
-            line.bind("--ro-bind-try", path);
-        }
-        for path in writable {
-            line.way_to(path);
-            line.bind("--bind-try", path);
-        }
-        for path in rules.hidden_paths.iter().filter_map(|path| fs::canonicalize(path).ok()) {
-            if path.is_dir() {
-                line.add([OsString::from("--tmpfs"), path.clone().into()]);
-                line.add([OsString::from("--remount-ro"), path.into()]);
-            } else {
-                line.add([OsString::from("--ro-bind"), "/dev/null".into(), path.into()]);
-            }
-        }
-        for hidden in &hidden {
-            line.add(["--remount-ro", hidden]);
-        }
-        line.add(["--perms", "0777", "--dir", HOME]);
+        view.write(&mut line);
+        line.add(["--perms", "0777", "--dir"]);
+        line.add([view.home()]);
         line.add([OsString::from("--chdir"), cwd.into(), "--".into()]);
         if let (Some(setpriv), Some((uid, gid))) = (&self.setpriv, account) {
             line.add([setpriv]);
@@ -157,46 +153,107 @@ impl Bubblewrap {
     }
 }
 
-#[derive(Default)]
-struct Line(Vec<OsString>);
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
 
-impl Line {
-    fn add<A: Into<OsString>>(&mut self, arguments: impl IntoIterator<Item = A>) {
-        self.0.extend(arguments.into_iter().map(Into::into));
+    use super::*;
+
+    /// What a shell says in a sandbox with these tops; `None` where there is no bubblewrap.
+    async fn said(tops: &Tops, rules: &StdioRules, script: &str) -> Option<String> {
+        let found = match Bubblewrap::find().await {
+            Ok(found) => Bubblewrap { tops: tops.clone(), ..found },
+            Err(why) => {
+                eprintln!("not tried on this machine: {why}");
+                return None;
+            }
+        };
+        let view = View::of(&found.tops, rules, &[], []).unwrap();
+        let nobody = found.changes_account().then_some((65_534, 65_534));
+        let mut command = Command::new(&found.bwrap);
+        command.args(found.arguments(&view, Path::new("/"), nobody));
+        let output = command.args(["/bin/sh", "-c", script]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(String::from_utf8(output.stdout).unwrap())
     }
 
-    /// Makes the directories above a path that stands where all is hidden: bubblewrap would close them
-    /// to other accounts.
-    fn way_to(&mut self, path: &Path) {
-        let top = HIDDEN.iter().chain(&SCRATCH).find(|top| path.starts_with(top));
-        let Some(top) = top.filter(|_| path.exists()) else { return };
-        let above: Vec<&Path> =
-            path.ancestors().skip(1).take_while(|above| *above != Path::new(top)).collect();
-        for directory in above.into_iter().rev() {
-            self.add(["--perms", "0755", "--dir"]);
-            self.add([directory]);
-        }
+    /// `home` and `tmp` of a host where both are links, below a directory of the test.
+    fn host() -> (tempfile::TempDir, PathBuf, Tops) {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir_in("/var/lib").or_else(|_| tempfile::tempdir()).unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("disk/home/ann/tools")).unwrap();
+        fs::create_dir_all(top.join("disk/home/ann/.ssh")).unwrap();
+        fs::create_dir_all(top.join("disk/tmp")).unwrap();
+        fs::write(top.join("disk/home/ann/.ssh/key"), "secret").unwrap();
+        fs::write(top.join("disk/home/ann/tools/run"), "tool").unwrap();
+        symlink("disk/home", top.join("home")).unwrap();
+        symlink(top.join("disk/tmp"), top.join("tmp")).unwrap();
+        symlink("ann", top.join("disk/home/me")).unwrap();
+        let tops = Tops { hidden: vec![top.join("home")], scratch: vec![top.join("tmp")] };
+        (dir, top, tops)
     }
 
-    fn bind(&mut self, how: &str, path: &Path) {
-        self.add([OsString::from(how), path.into(), path.into()]);
+    #[tokio::test]
+    async fn a_home_that_is_a_link_is_covered_under_both_names() {
+        let (_dir, top, tops) = host();
+        let script = format!(
+            "cd {} && ls -A home disk/home; cat home/ann/.ssh/key disk/home/ann/.ssh/key 2>&1 \
+             | grep -c 'No such file'; touch tmp/new && ls disk/tmp",
+            top.display()
+        );
+        let Some(said) = said(&tops, &StdioRules::default(), &script).await else { return };
+        assert_eq!(said, "disk/home:\n\nhome:\n2\nhome\nnew\n");
+        assert!(!top.join("disk/tmp/new").exists(), "the private one was written to");
     }
-}
 
-/// A directory itself and not a link to one, which may be one of the others (`/var/tmp`).
-fn is_own_directory(path: &str) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
-}
-
-/// Whether a child will find `path`.
-fn is_shown(path: &Path, place: &Place<'_>) -> bool {
-    let Ok(path) = fs::canonicalize(path) else { return false };
-    let under = |list: &[PathBuf]| {
-        list.iter().filter_map(|top| fs::canonicalize(top).ok()).any(|top| path.starts_with(top))
-    };
-    if under(&place.rules.hidden_paths) {
-        return false;
+    #[tokio::test]
+    async fn a_readable_path_below_links_is_found_by_its_own_name_and_nothing_beside_it() {
+        let (_dir, top, tops) = host();
+        let rules =
+            StdioRules { readable_paths: vec![top.join("home/me/tools")], ..StdioRules::default() };
+        let script = format!(
+            "cd {} && cat home/me/tools/run disk/home/ann/tools/run; ls -A home/me home",
+            top.display()
+        );
+        let Some(said) = said(&tops, &rules, &script).await else { return };
+        assert_eq!(said, "tooltoolhome:\nann\nme\n\nhome/me:\ntools\n");
     }
-    let covered = HIDDEN.iter().chain(&SCRATCH).any(|top| path.starts_with(top));
-    !covered || under(&place.rules.readable_paths) || under(&place.writable)
+
+    #[tokio::test]
+    async fn a_wider_readable_path_shows_nothing_that_is_covered_below_it() {
+        let (_dir, top, tops) = host();
+        let readable_paths = vec![top.join("disk")];
+        let rules = StdioRules { readable_paths, ..StdioRules::default() };
+        let script = format!("ls -A {}", top.join("disk/home").display());
+        let Some(said) = said(&tops, &rules, &script).await else { return };
+        assert_eq!(said, "");
+    }
+
+    #[test]
+    fn a_top_that_leads_to_everything_is_refused_by_name() {
+        let (_dir, top, tops) = host();
+        symlink("/", top.join("disk/home/all")).unwrap();
+        let hidden_paths = vec![top.join("home/all")];
+        let rules = StdioRules { hidden_paths, ..StdioRules::default() };
+        let error = View::of(&tops, &rules, &[], []).unwrap_err();
+        assert!(error.public.contains("home/all leads to /"), "{error}");
+
+        symlink("round", top.join("round")).unwrap();
+        let hidden_paths = vec![top.join("round")];
+        let rules = StdioRules { hidden_paths, ..StdioRules::default() };
+        let error = View::of(&tops, &rules, &[], []).unwrap_err();
+        assert!(error.public.contains("round cannot be followed"), "{error}");
+    }
+
+    #[test]
+    fn a_path_over_a_link_that_programs_can_change_is_refused() {
+        let (_dir, top, tops) = host();
+        fs::create_dir(top.join("work")).unwrap();
+        symlink("/etc", top.join("work/link")).unwrap();
+        let writable = [top.join("work"), top.join("work/link")];
+        let error = View::of(&tops, &StdioRules::default(), &writable, []).unwrap_err();
+        assert!(error.public.contains("work/link leads over the link"), "{error}");
+    }
 }

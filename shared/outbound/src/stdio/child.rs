@@ -16,7 +16,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use super::{Held, spawner, stderr::LastWords};
+use super::{Held, Work, places::Uses, spawner, stderr::LastWords};
 
 /// A running program.
 #[derive(Debug)]
@@ -25,12 +25,15 @@ pub(crate) struct Child {
     pub(crate) stdin: ChildStdin,
     pub(crate) stdout: ChildStdout,
     pub(crate) life: Life,
+    /// To be dropped when requests are noted.
+    pub(crate) starting: Work,
 }
 
 /// Dropped: the program is ended, with all that it started, however long it resists.
 #[derive(Debug)]
 pub(crate) struct Life {
     _stop: DropGuard,
+    uses: Uses,
     watch: Watch,
 }
 
@@ -45,6 +48,11 @@ pub(crate) struct Watch {
 impl Life {
     pub(crate) fn watch(&self) -> Watch {
         self.watch.clone()
+    }
+
+    /// Something begins in it; to be dropped when it is over. `None`: the program has to go.
+    pub(crate) fn begin(&self) -> Option<Work> {
+        self.uses.begin()
     }
 
     /// Asks the program to end. Whoever holds its standard input closes it.
@@ -94,6 +102,7 @@ pub(super) fn adopt(
     mut process: tokio::process::Child,
     home: Option<TempDir>,
     held: Held,
+    starting: Work,
     tasks: &TaskTracker,
     runtime: &Handle,
 ) -> io::Result<Child> {
@@ -106,7 +115,7 @@ pub(super) fn adopt(
     let last_words = LastWords::default();
     let reading = last_words.clone().collect(stderr);
     let (ended, receiver) = watch::channel(None);
-    let stop = CancellationToken::new();
+    let (stop, uses) = (held.place.end.clone(), held.place.uses());
     let kept = Kept { group, process, exit, held, home };
     let stopping = stop.clone();
     let keeping = async move {
@@ -120,8 +129,8 @@ pub(super) fn adopt(
     };
     tasks.spawn_on(keeping, runtime);
     let watch = Watch { stop: stop.clone(), ended: receiver, last_words };
-    let life = Life { _stop: stop.drop_guard(), watch };
-    Ok(Child { stdin, stdout, life })
+    let life = Life { _stop: stop.drop_guard(), uses, watch };
+    Ok(Child { stdin, stdout, life, starting })
 }
 
 /// In the order in which they are let go.

@@ -24,7 +24,7 @@ use crate::mcp::Program;
 
 /// Where a program runs and what it may touch.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct Surroundings<'a> {
     /// `None`: its private home.
     pub(super) cwd: Option<PathBuf>,
     pub(super) writable: Vec<PathBuf>,
@@ -42,7 +42,7 @@ pub(super) struct Laid {
     pub(super) no_new_privileges: bool,
 }
 
-impl Place<'_> {
+impl Surroundings<'_> {
     /// Says early and in clear words what would otherwise be an exit code.
     pub(super) fn must_exist(&self, command: &Path) -> Result<(), Error> {
         if !fs::metadata(command).is_ok_and(|found| found.is_file()) {
@@ -60,14 +60,14 @@ impl Place<'_> {
 /// Without a sandbox that has a file system of its own.
 pub(super) fn bare(
     program: &Program,
-    place: &Place<'_>,
+    around: &Surroundings<'_>,
     account: Option<&Account>,
 ) -> Result<Laid, Error> {
     let mut home = tempfile::Builder::new();
     home.prefix("bailiwick-").permissions(Permissions::from_mode(0o700));
     let home = home.tempdir().map_err(no_home)?;
     let mut command = Command::new(&program.command);
-    command.args(&program.args).current_dir(place.cwd.as_deref().unwrap_or(home.path()));
+    command.args(&program.args).current_dir(around.cwd.as_deref().unwrap_or(home.path()));
     surround(&mut command, program, home.path(), home.path());
     if let Some(Account { uid, gid, .. }) = account {
         chown(home.path(), Some(*uid), Some(*gid)).map_err(no_home)?;

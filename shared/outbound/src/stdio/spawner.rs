@@ -18,7 +18,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::{
-    Held,
+    Held, Work,
     child::{self, Child},
     command::Laid,
 };
@@ -26,15 +26,21 @@ use super::{
 struct Order {
     laid: Laid,
     held: Held,
+    starting: Work,
     tasks: TaskTracker,
     runtime: Handle,
     reply: oneshot::Sender<io::Result<Child>>,
 }
 
 /// Starts a child in the present runtime.
-pub(super) async fn spawn(laid: Laid, held: Held, tasks: TaskTracker) -> Result<Child, Error> {
+pub(super) async fn spawn(
+    laid: Laid,
+    held: Held,
+    starting: Work,
+    tasks: TaskTracker,
+) -> Result<Child, Error> {
     let (reply, started) = oneshot::channel();
-    let order = Order { laid, held, tasks, runtime: Handle::current(), reply };
+    let order = Order { laid, held, starting, tasks, runtime: Handle::current(), reply };
     let gone = || Error::internal("the thread that starts programs is gone");
     orders()?.send(order).map_err(|_| gone())?;
     started.await.map_err(|_| gone())?.map_err(|error| {
@@ -60,14 +66,20 @@ fn orders() -> Result<&'static mpsc::Sender<Order>, Error> {
 
 /// A panic must not end the thread: that would kill every child.
 fn obey(order: Order) {
-    let Order { laid, held, tasks, runtime, reply } = order;
-    let started = catch_unwind(AssertUnwindSafe(|| start(laid, held, &tasks, &runtime)))
+    let Order { laid, held, starting, tasks, runtime, reply } = order;
+    let started = catch_unwind(AssertUnwindSafe(|| start(laid, held, starting, &tasks, &runtime)))
         .unwrap_or_else(|_| Err(io::Error::other("starting a program panicked")));
     // A child that nobody waits for any more is dropped here, and thereby ended.
     drop(reply.send(started));
 }
 
-fn start(laid: Laid, held: Held, tasks: &TaskTracker, runtime: &Handle) -> io::Result<Child> {
+fn start(
+    laid: Laid,
+    held: Held,
+    starting: Work,
+    tasks: &TaskTracker,
+    runtime: &Handle,
+) -> io::Result<Child> {
     let Laid { mut command, home, limits, no_new_privileges } = laid;
     bind(&mut command, limits, no_new_privileges);
     let _entered = runtime.enter();
@@ -77,7 +89,7 @@ fn start(laid: Laid, held: Held, tasks: &TaskTracker, runtime: &Handle) -> io::R
         // Under memory pressure the kernel takes a child before us; a hint, so failing is fine.
         let _hint = fs::write(format!("/proc/{pid}/oom_score_adj"), "500");
     }
-    child::adopt(process, home, held, tasks, runtime)
+    child::adopt(process, home, held, starting, tasks, runtime)
 }
 
 /// Binds the child to our life and to its limits, between fork and exec.

@@ -28,7 +28,7 @@ pub(super) fn attend(
     secrets: Vec<SecretString>,
     child: Child,
 ) -> (Arc<Table>, Life, mpsc::Sender<Outgoing>) {
-    let Child { stdin, stdout, life } = child;
+    let Child { stdin, stdout, life, starting: _starting } = child;
     let (outbox, orders) = mpsc::channel(limits::DUPLEX_QUEUE.size());
     let table = Table::new(means, own, secrets.clone(), outbox.clone());
     means.tasks.spawn(write(Arc::clone(&table), life.watch(), stdin, orders));

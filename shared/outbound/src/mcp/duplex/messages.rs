@@ -19,7 +19,7 @@ use crate::mcp::{
 
 /// A server tells by it that it ends a subscription, or that it takes a question back.
 const CANCELLED: &str = "notifications/cancelled";
-const SUBSCRIBE: &str = "subscriptions/listen";
+pub(super) const SUBSCRIBE: &str = "subscriptions/listen";
 
 impl Table {
     /// Takes one message, or a batch of them (2025-03-26), to whoever waits for it. Never waits.
