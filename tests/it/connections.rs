@@ -1,6 +1,8 @@
 //! Personal connections over real HTTP: each person's tools act as that person, and nobody else ever.
 
+mod command;
 mod journey;
+mod pages;
 mod secret;
 
 use app::{
