@@ -23,6 +23,7 @@ async fn without_a_session_every_page_leads_to_signing_in_and_back() {
         ("/sign-in?next=%2Fquestions", "/t/acme/sign-in?next=%2Fquestions"),
         ("/servers", "/t/acme/sign-in?next=%2Fservers"),
         ("/questions?after=x", "/t/acme/sign-in?next=%2Fquestions%3Fafter%3Dx"),
+        ("/connections?server=a", "/t/acme/sign-in?next=%2Fconnections%3Fserver%3Da"),
         ("/questions/1", "/t/acme/sign-in?next=%2Fquestions%2F1"),
     ] {
         let seen = browser.get(page).await;
@@ -76,7 +77,9 @@ async fn a_superadmin_sees_the_state_of_servers_and_a_member_what_they_may_use()
     let (ann, mut hers) = signed_in(&world).await;
     let mia = person(&world, &ann.tenant, "mia@acme.test", Role::Member).await;
     let mut members = browser_of(&world, &mia).await;
-    assert!(hers.get("/servers").await.text.contains("There is no server yet."));
+    // Every tenant has the built-in ones, for a superadmin to switch on.
+    assert!(hers.get("/servers").await.text.contains("<code>whoami</code>"));
+    assert!(members.get("/servers").await.text.contains("There is no server that you may use"));
 
     let peer =
         Peer::start(Setup { tools: vec![tool("echo"), tool("other")], ..Setup::modern() }).await;
