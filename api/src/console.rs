@@ -1,10 +1,14 @@
-//! The pages: signing in, the own password, servers with their state, questions and their decisions.
+//! The pages: signing in, the own password, servers with their state, the own connections, questions
+//! and their decisions.
 //!
-//! Rendered here, without scripts: each page is a document with an address, each change a form. What
+//! Rendered here, without scripts but for the one that takes a sign-in's result out of an address: each
+//! page is a document with an address, each change a form. What
 //! people or peers wrote goes through [`text::shown`] and the templates' escaping. A person comes
 //! by their browser session alone; a bearer token opens no page.
 
 mod callback;
+mod confirm;
+mod connections;
 pub(crate) mod cookie;
 mod errors;
 mod form;
@@ -42,11 +46,14 @@ pub(crate) fn routes() -> Router<Api> {
         .route(paths::OAUTH_CALLBACK, get(callback::receive))
         .route(paths::PASSWORD_PAGE, get(password::page).post(password::submit))
         .route(paths::SERVERS_PAGE, get(servers::page))
+        .route(paths::CONNECTIONS_PAGE, get(connections::page).post(connections::submit))
+        .route(paths::CONFIRM_PAGE, get(confirm::page).post(confirm::submit))
         .route(paths::QUESTIONS, get(questions::list))
         .route(paths::QUESTION_PAGE, get(questions::page).post(questions::decide))
         .route_layer(middleware::from_fn(guard::forms_from_our_pages))
         .route_layer(middleware::map_response(errors::always_in_words))
         .route(paths::STYLESHEET, get(stylesheet))
+        .route(paths::CONFIRM_SCRIPT, get(confirm::script))
         .route(paths::ICON, get(icon))
 }
 
@@ -70,6 +77,7 @@ struct Person {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Current {
     Servers,
+    Connections,
     Questions,
     Password,
     Neither,
@@ -83,6 +91,10 @@ impl Shell {
 
     fn at_servers(&self) -> bool {
         self.current == Current::Servers
+    }
+
+    fn at_connections(&self) -> bool {
+        self.current == Current::Connections
     }
 
     fn at_questions(&self) -> bool {

@@ -74,4 +74,5 @@ pub const SERVERS_PAGE: &str = "/servers";
 pub const QUESTIONS: &str = "/questions";
 pub const QUESTION_PAGE: &str = "/questions/{request}";
 pub const STYLESHEET: &str = "/assets/console.css";
+pub const CONFIRM_SCRIPT: &str = "/assets/confirm.js";
 pub const ICON: &str = "/assets/icon.svg";

@@ -5,17 +5,22 @@ import { readFileSync } from "node:fs";
 export class House {
   #service;
   #upstream;
+  #protected;
   #data;
 
-  constructor(service, upstream, data) {
+  constructor(service, upstream, protectedPeer, data) {
     this.#service = service;
     this.#upstream = upstream;
+    this.#protected = protectedPeer;
     this.#data = data;
   }
 
   get password() {
     return this.#file("admin-password");
   }
+
+  /** Another person of the tenant. */
+  other = { email: "bob@acme.test", password: "a password of bob's" };
 
   /** Servers in several states, and a question that was decided. */
   async prepare() {
@@ -29,6 +34,9 @@ export class House {
     });
     await this.#api("POST", `/api/mcp/servers/${broken}/tools/refresh`, undefined, true);
     await this.#server("Archive", "http://127.0.0.1:9/mcp", { enabled: false });
+    this.calendar = await this.#server("Calendar", this.#protected, { authMode: "oauth", slug: "calendar" });
+    await this.#server("Notes", this.#protected, { authMode: "bearer", slug: "notes" });
+    await this.#api("POST", "/api/users", { email: this.other.email, role: "member", password: this.other.password });
     await this.#api("PATCH", "/api/tenant", { enabledSourceIds: [demo] });
     const call = this.call("mcp__demo__add", { a: 2, b: 40 });
     this.decided = await this.question();

@@ -9,9 +9,9 @@ import { chromium } from "playwright-core";
 
 import { House } from "./house.mjs";
 
-const { CHROMIUM, SERVICE, UPSTREAM, DATA, SCREENSHOTS } = process.env;
+const { CHROMIUM, SERVICE, UPSTREAM, PROTECTED, DATA, SCREENSHOTS } = process.env;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const house = new House(SERVICE, UPSTREAM, DATA);
+const house = new House(SERVICE, UPSTREAM, PROTECTED, DATA);
 
 const browser = await chromium.launch({
   executablePath: CHROMIUM,
@@ -21,15 +21,22 @@ const browser = await chromium.launch({
 /** A fresh browser profile; what its pages load from elsewhere, or say on the console, is a fault. */
 async function visitor(options = {}) {
   const context = await browser.newContext({ baseURL: SERVICE, ...options });
+  return tab(context);
+}
+
+/** The one other site that people go to: the page of the provider that asks them. */
+const PROVIDER = /^http:\/\/127\.0\.0\.1:\d+\/authorize\?/;
+
+async function tab(context) {
   const page = await context.newPage();
   page.faults = [];
   page.on("console", (line) => {
     // A refusal is what some journeys want; the browser notes each on its console.
-    if (!/status of (401|404|409|422)/.test(line.text())) page.faults.push(line.text());
+    if (!/status of (400|401|404|409|422)/.test(line.text())) page.faults.push(line.text());
   });
   page.on("pageerror", (error) => page.faults.push(String(error)));
   page.on("request", (request) => {
-    if (!request.url().startsWith(SERVICE)) page.faults.push(request.url());
+    if (!request.url().startsWith(SERVICE) && !PROVIDER.test(request.url())) page.faults.push(request.url());
   });
   return page;
 }
@@ -54,9 +61,13 @@ async function tabTo(page, name) {
 
 async function signIn(page, place = "/") {
   await page.goto(place);
-  await type(page, "admin@localhost");
+  await signInAs(page, "admin@localhost", house.password);
+}
+
+async function signInAs(page, email, password) {
+  await type(page, email);
   await page.keyboard.press("Tab");
-  await type(page, house.password);
+  await type(page, password);
   await page.keyboard.press("Enter");
   await page.waitForURL((url) => !url.pathname.endsWith("/sign-in"));
 }
@@ -67,6 +78,39 @@ async function journey(name, walk) {
   assert.deepEqual(page.faults, [], `${name}: the browser complains`);
   await page.context().close();
   console.log(`ok ${name}`);
+}
+
+/** The name of a button whose server is told to those who do not see the card around it. */
+function of(button, server) {
+  return new RegExp(`^${button} ?: ${server}$`);
+}
+
+/** From the button to the page of the provider. */
+async function goToProvider(page) {
+  await page.goto(`/connections?server=${house.calendar}`);
+  const again = await page.getByRole("button", { name: of("Connect again", "Calendar") }).count();
+  await tabTo(page, `Connect${again ? " again" : ""}: Calendar`);
+  await page.keyboard.press("Enter");
+  const link = page.getByRole("link", { name: /^Go on to 127\.0\.0\.1:/ });
+  await link.waitFor();
+  await tabTo(page, (await link.textContent()).trim());
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Consent" }).waitFor();
+}
+
+async function confirm(page) {
+  await page.getByRole("button", { name: "Confirm and connect" }).waitFor();
+  assert.equal(new URL(page.url()).hash, "", "the result is out of the address bar");
+  await tabTo(page, "Confirm and connect");
+  await page.keyboard.press("Enter");
+  await page.waitForURL((url) => url.searchParams.has("done") || url.search === "");
+}
+
+async function disconnect(page) {
+  await page.goto(`/connections?server=${house.calendar}`);
+  await page.getByLabel("Also revoke it at the provider: Calendar").check();
+  await page.getByRole("button", { name: of("Disconnect", "Calendar") }).click();
+  await page.getByRole("status").getByText("its provider revoked the grant").waitFor();
 }
 
 await house.prepare();
@@ -160,6 +204,95 @@ await journey("question", async (page) => {
   assert.match(await denied, /PERMISSION_DENIED/);
 });
 
+await journey("connect", async (page) => {
+  await signIn(page);
+  await goToProvider(page);
+  await page.locator("#allow").click();
+  await page.waitForURL("**/connections/confirm?*");
+  await page.getByText("admin@localhost").first().waitFor();
+  await confirm(page);
+  await page.getByRole("status").getByText("Calendar is connected with your account.").waitFor();
+  await page.getByText("Authorized (OAuth)").waitFor();
+  await disconnect(page);
+
+  await page.getByLabel("Your token at this server: Notes").fill("a token of the admin's");
+  await page.keyboard.press("Enter");
+  await page.getByRole("status").getByText("Your secret for Notes is saved.").waitFor();
+  await page.getByText("Configured (static)").waitFor();
+  assert.ok(!(await page.content()).includes("a token of the admin's"), "it is not filled back");
+  await page.getByRole("button", { name: of("Disconnect", "Notes") }).click();
+  await page.getByRole("status").getByText("Notes is disconnected.").waitFor();
+});
+
+await journey("connect, and deny at the provider", async (page) => {
+  await signIn(page);
+  await goToProvider(page);
+  await page.locator("#deny").click();
+  await page.getByText("access was not allowed").waitFor();
+  await page.getByRole("link", { name: "Your connections" }).click();
+  await page.waitForURL("**/connections");
+  await page.getByRole("listitem").filter({ hasText: "Calendar" }).getByText("Disconnected").waitFor();
+});
+
+await journey("connect, signed in anew on the way", async (page) => {
+  await signIn(page);
+  await goToProvider(page);
+  await page.context().clearCookies({ name: "blw-session" });
+  await page.locator("#allow").click();
+  await page.waitForURL("**/sign-in?next=*");
+  await signInAs(page, "admin@localhost", house.password);
+  await confirm(page);
+  await page.getByText("Authorized (OAuth)").waitFor();
+  await disconnect(page);
+});
+
+await journey("connect, and another person confirms", async (page) => {
+  await signIn(page);
+  await goToProvider(page);
+  await page.context().clearCookies({ name: "blw-session" });
+  await page.locator("#allow").click();
+  await page.waitForURL("**/sign-in?next=*");
+  await signInAs(page, house.other.email, house.other.password);
+  await page.getByText(house.other.email).first().waitFor();
+  await page.getByRole("button", { name: "Confirm and connect" }).click();
+  await page.getByRole("alert").getByText("it is late, used, or not yours").waitFor();
+  const card = page.getByRole("listitem").filter({ hasText: "Calendar" });
+  await card.getByText("Disconnected").waitFor();
+});
+
+await journey("connect in two tabs at once", async (page) => {
+  await signIn(page);
+  const second = await tab(page.context());
+  await goToProvider(page);
+  await goToProvider(second);
+  // Neither kills the other's way back; the first that is confirmed counts.
+  await page.locator("#allow").click();
+  await second.locator("#allow").click();
+  await second.getByRole("button", { name: "Confirm and connect" }).waitFor();
+  await confirm(page);
+  await page.getByText("Authorized (OAuth)").waitFor();
+  await second.getByRole("button", { name: "Confirm and connect" }).click();
+  await second.getByRole("alert").getByText("it is late, used, or not yours").waitFor();
+  await second.getByText("Authorized (OAuth)").waitFor();
+  assert.deepEqual(second.faults, []);
+  // The address alone has no result, and without scripts the page says what to do.
+  await page.goto(`/connections/confirm?server=${house.calendar}`);
+  await page.getByRole("alert").getByText("There is no result of a sign-in").waitFor();
+  await disconnect(page);
+});
+
+await journey("confirm without scripts", async () => {
+  const page = await visitor({ javaScriptEnabled: false });
+  await page.goto(`/connections/confirm?server=${house.calendar}#result=x`);
+  await page.getByLabel("Email").fill("admin@localhost");
+  await page.getByLabel("Password").fill(house.password);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.locator("noscript").waitFor();
+  assert.match(await page.locator("noscript").innerText(), /Scripts do not run here\./);
+  assert.equal(await page.getByRole("button", { name: "Confirm and connect" }).count(), 0);
+  await page.context().close();
+});
+
 /** Every page at every width and in both lights: readable, nothing cut off; and a picture where wanted. */
 await journey("every page in every form", async () => {
   const waiting = house.call("mcp__demo__greet", {
@@ -185,10 +318,21 @@ await journey("every page in every form", async () => {
       ["questions", "/questions"],
       ["question", question],
       ["decided", house.decided],
+      ["connections", `/connections?server=${house.calendar}`],
+      ["confirm", `/connections/confirm?server=${house.calendar}#result=x`],
+      ["confirm-without-result", `/connections/confirm?server=${house.calendar}`],
     ]) {
       await page.goto(path);
       await look(page, name, width, light);
     }
+    await page.goto(`/connections?server=${house.calendar}`);
+    await page.getByRole("button", { name: of("Connect", "Calendar") }).click();
+    await page.getByRole("link", { name: /^Go on to/ }).waitFor();
+    await look(page, "leave", width, light);
+    await page.goto("/connections");
+    await look(page, "connections-pending", width, light);
+    await page.getByRole("button", { name: of("Cancel it", "Calendar") }).click();
+    await page.getByRole("status").waitFor();
     assert.deepEqual(page.faults, []);
     await page.context().close();
   }

@@ -65,7 +65,9 @@ start() { # start <name> <argument…>
 }
 start bailiwick-demo --listen 127.0.0.1:0
 upstream=$url
+start protected-peer
+protected=$url
 BAILIWICK_EGRESS_ALLOW=127.0.0.1 start bailiwick up --data-dir "$work/data" --listen 127.0.0.1:0
 
-CHROMIUM=$CHROMIUM SERVICE=$url UPSTREAM=$upstream DATA=$work/data \
+CHROMIUM=$CHROMIUM SERVICE=$url UPSTREAM=$upstream PROTECTED=$protected DATA=$work/data \
     SCREENSHOTS=${SCREENSHOTS:-} "$node" "$here/journeys.mjs"

@@ -1,7 +1,9 @@
 //! Personal connections over real HTTP: each person's tools act as that person, and nobody else ever.
 
 mod attempts;
+mod command;
 mod journey;
+mod pages;
 mod secret;
 mod use_of;
 

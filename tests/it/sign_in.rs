@@ -22,7 +22,7 @@ fn noon() -> DateTime<Utc> {
 }
 
 /// A person who can sign in with [`PASSWORD`].
-async fn person(world: &World, tenant: &Tenant, email: &str, role: Role) -> Person {
+pub(crate) async fn person(world: &World, tenant: &Tenant, email: &str, role: Role) -> Person {
     let password = Some(PASSWORD.to_owned().into());
     let new = app::users::NewUser { email: email.to_owned(), role, password };
     let user = app::users::create(&world.ctx, &tenant.slug, new).await.unwrap();
@@ -37,7 +37,7 @@ async fn signed_in(world: &World) -> (Person, Browser) {
     (ann, browser)
 }
 
-async fn browser_of(world: &World, person: &Person) -> Browser {
+pub(crate) async fn browser_of(world: &World, person: &Person) -> Browser {
     let mut browser = Browser::at(&world.url);
     let seen = browser.sign_in(&person.tenant.slug, &person.email, PASSWORD).await;
     assert_eq!((seen.status.as_u16(), seen.header("location")), (303, "/servers"), "{seen:?}");

@@ -60,7 +60,7 @@ impl Through {
         let (ctx, owner) = (&gateway.world.ctx, &gateway.owner);
         let form = serde_json::from_value(form).unwrap();
         gateway.server = app::servers::create(ctx, owner, form).await.unwrap().server.id;
-        app::discovery::run(ctx, owner.tenant, &gateway.server).await.unwrap();
+        app::discovery::run(ctx, owner.tenant, &gateway.server, None).await.unwrap();
         let mode = ApprovalMode::AlwaysAllow;
         gateway.session = session(&gateway.world, owner, &gateway.server, mode).await;
         Self { gateway, source: "other" }

@@ -1,4 +1,4 @@
-//! A browser as far as our pages see one: its cookie, and what it says of where a form came from.
+//! A browser as far as our pages see one: its cookies, and what it says of where a form came from.
 
 use http::Method;
 use reqwest::{RequestBuilder, StatusCode, header::HeaderMap, redirect::Policy};
@@ -12,6 +12,8 @@ pub struct Browser {
     pub url: Url,
     /// `name=value` as it is sent.
     pub cookie: Option<String>,
+    /// The same of sign-ins at providers that were begun.
+    pub attempts: Vec<String>,
     /// Its address, as the proxy before us says.
     pub address: &'static str,
 }
@@ -42,7 +44,7 @@ impl Browser {
     pub fn at(url: &Url) -> Self {
         let client = reqwest::Client::builder().no_proxy().redirect(Policy::none());
         let client = client.build().unwrap();
-        Self { client, url: url.clone(), cookie: None, address: "192.0.2.1" }
+        Self { client, url: url.clone(), cookie: None, attempts: Vec::new(), address: "192.0.2.1" }
     }
 
     pub async fn get(&mut self, path: &str) -> Seen {
@@ -81,10 +83,9 @@ impl Browser {
         let request = self.client.request(method, self.url.join(path).unwrap());
         let request = request.header("x-forwarded-for", self.address);
         let request = request.header("accept", "text/html,application/json;q=0.9,*/*;q=0.8");
-        match &self.cookie {
-            Some(cookie) => request.header("cookie", cookie),
-            None => request,
-        }
+        let cookies: Vec<&str> =
+            self.cookie.iter().chain(&self.attempts).map(String::as_str).collect();
+        if cookies.is_empty() { request } else { request.header("cookie", cookies.join("; ")) }
     }
 
     fn with_our_origin(&self, request: RequestBuilder) -> RequestBuilder {
@@ -92,7 +93,7 @@ impl Browser {
         request.header("origin", origin).header("sec-fetch-site", "same-origin")
     }
 
-    /// Keeps or drops the cookie as the answer says.
+    /// Keeps or drops cookies as the answer says.
     pub async fn send(&mut self, request: RequestBuilder) -> Seen {
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
@@ -100,7 +101,14 @@ impl Browser {
         for set in headers.get_all("set-cookie") {
             let set = set.to_str().unwrap();
             let pair = set.split(';').next().unwrap();
-            self.cookie = (!set.contains("Max-Age=0")).then(|| pair.to_owned());
+            let kept = (!set.contains("Max-Age=0")).then(|| pair.to_owned());
+            if pair.starts_with("blw-oauth-") {
+                let name = pair.split('=').next().unwrap().to_owned() + "=";
+                self.attempts.retain(|attempt| !attempt.starts_with(&name));
+                self.attempts.extend(kept);
+            } else {
+                self.cookie = kept;
+            }
         }
         Seen { status, headers, text }
     }

@@ -11,7 +11,7 @@ use axum::{
     response::Response,
 };
 use domain::{
-    Code, Timestamp,
+    Code,
     ids::PermissionRequestId,
     invocation::PseudoTool,
     limits,
@@ -23,7 +23,7 @@ use super::{
     Current, Shell,
     form::Form,
     html, see,
-    text::{datetime, on_lines, shown, time},
+    text::{Moment, moment, on_lines, shown, time},
     visitor::Visitor,
     words::{ENGLISH, Words, fill},
 };
@@ -45,12 +45,6 @@ struct Entry {
     session: String,
     asked: Moment,
     expires: Option<Moment>,
-}
-
-/// For machines and for people.
-struct Moment {
-    datetime: String,
-    time: String,
 }
 
 #[derive(Template)]
@@ -197,10 +191,6 @@ fn entry(words: &Words, card: &Card) -> Entry {
         asked: moment(question.created_at),
         expires: question.expires_at.map(moment),
     }
-}
-
-fn moment(at: Timestamp) -> Moment {
-    Moment { datetime: datetime(at), time: time(at) }
 }
 
 fn state(words: &Words, state: RequestState) -> (&'static str, &'static str) {

@@ -13,6 +13,17 @@ pub(super) fn time(at: Timestamp) -> String {
     at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
+/// A time for machines and for people.
+#[derive(Debug)]
+pub(super) struct Moment {
+    pub(super) datetime: String,
+    pub(super) time: String,
+}
+
+pub(super) fn moment(at: Timestamp) -> Moment {
+    Moment { datetime: datetime(at), time: time(at) }
+}
+
 /// For machines: RFC 3339.
 pub(super) fn datetime(at: Timestamp) -> String {
     at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)

@@ -23,6 +23,10 @@ impl Visitor {
         &self.person.tenant
     }
 
+    pub(super) fn email(&self) -> &str {
+        &self.person.email
+    }
+
     pub(super) fn shell(&self, title: impl Into<String>, current: Current) -> Shell {
         let person = Some(self.person.clone());
         Shell { words: &ENGLISH, title: title.into(), person, current }

@@ -29,6 +29,7 @@ use super::{
     through::{Ears, Wish},
     tools,
 };
+use crate::{NodeSettings, paths};
 
 /// Begins when it is first polled.
 pub(super) fn call(
@@ -169,6 +170,7 @@ pub(super) async fn end(scene: &Scene, running: &mut Running) -> Result<Ended, E
         return Ok(Ended { invocation: None, known: true, plain: false, rpc: None, outcome });
     };
     let Called { invocation, known, plain, rpc, outcome } = called?;
+    let outcome = outcome.map_err(|error| with_link(error, &scene.api.node));
     Ok(Ended { invocation: Some(invocation), known, plain, rpc, outcome })
 }
 
@@ -263,6 +265,23 @@ fn refused(error: &Error, invocation: Option<InvocationId>, plain: bool, era: Er
     complete(result, era)
 }
 
+/// Where the person can mend it themselves, the error says so: `details.connectUrl`, and in its words,
+/// since many clients show those alone.
+fn with_link(mut error: Error, node: &NodeSettings) -> Error {
+    let theirs = matches!(
+        error.code,
+        Code::ConnectionRequired | Code::ReconnectRequired | Code::InsufficientScope
+    );
+    let details = error.details.as_mut().and_then(Value::as_object_mut).filter(|_| theirs);
+    let Some(details) = details else { return error };
+    let Some(server) = details.get("serverId").and_then(Value::as_str) else { return error };
+    let Ok(mut url) = node.public_url.join(paths::CONNECTIONS_PAGE) else { return error };
+    url.query_pairs_mut().append_pair("server", server);
+    error.public = format!("{}; open {url}", error.public);
+    details.insert("connectUrl".to_owned(), json!(url));
+    error
+}
+
 /// A result of ours, marked as 2026-07-28 wants it.
 fn complete(mut result: Value, era: Era) -> Value {
     if era == Era::Modern {
@@ -309,6 +328,25 @@ mod tests {
         assert!(result.get("structuredContent").is_none());
         assert_eq!(result["_meta"][ERROR_KEY]["error"]["code"], "PERMISSION_DENIED");
         assert_eq!(result["content"][0]["text"], result["_meta"][ERROR_KEY].to_string());
+    }
+
+    #[test]
+    fn who_can_connect_is_told_where() {
+        let node = NodeSettings {
+            public_url: "https://bailiwick.example/".parse().unwrap(),
+            allowed_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
+        };
+        let details = json!({ "serverId": "custom-0123456789ab" });
+        let error =
+            Error::new(Code::ConnectionRequired, "connect it").with_details(details.clone());
+        let said = with_link(error, &node);
+        let url = "https://bailiwick.example/connections?server=custom-0123456789ab";
+        assert_eq!(said.public, format!("connect it; open {url}"));
+        assert_eq!(said.details.unwrap()["connectUrl"], url);
+        // Of other errors this person has nothing to mend.
+        let other = with_link(Error::new(Code::Denied, "no").with_details(details.clone()), &node);
+        assert_eq!((other.public.as_str(), other.details), ("no", Some(details)));
     }
 
     #[test]

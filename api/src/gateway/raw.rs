@@ -16,6 +16,9 @@ pub(super) const INVOCATION_KEY: &str = "bailiwick/invocationId";
 /// Where a refusal of ours stands in a result's `_meta`.
 pub(super) const ERROR_KEY: &str = "bailiwick/error";
 
+/// What a tool in a list has in its `_meta` where the person is not connected to its server.
+const CONNECTION_REQUIRED_KEY: &str = "bailiwick/connectionRequired";
+
 /// The members of a JSON object in their order, names and values as they were written. Of two members
 /// with one name the later counts, as most JSON readers have it.
 #[derive(Debug, Default)]
@@ -108,38 +111,47 @@ pub(super) fn with_invocation(
     complete: bool,
 ) -> Option<String> {
     let members = Members::parse(result)?;
-    let mut object = Object::with_capacity(result.len() + 128);
-    let mut marked = false;
-    for (key, value) in &members.0 {
-        if is_named(key, "_meta") {
-            object.member(key.get(), &marked_meta(value, invocation));
-            marked = true;
-        } else {
-            object.member(key.get(), value.get());
-        }
-    }
-    if !marked {
-        object.member("\"_meta\"", &meta(&[], invocation));
-    }
+    let mut object = marked(&members, INVOCATION_KEY, &format!("\"{invocation}\""), result.len());
     if complete && members.get("resultType").is_none() {
         object.member("\"resultType\"", "\"complete\"");
     }
     Some(object.end())
 }
 
-fn marked_meta(value: &RawValue, invocation: InvocationId) -> String {
-    let members = Members::parse(value.get()).unwrap_or_default();
-    meta(&members.0, invocation)
+/// A tool's definition with `_meta["bailiwick/connectionRequired"]: true`: it is used with an account of
+/// the person's own, and there is none now.
+pub(super) fn with_connection_required(definition: &str) -> Option<String> {
+    let members = Members::parse(definition)?;
+    Some(marked(&members, CONNECTION_REQUIRED_KEY, "true", definition.len()).end())
 }
 
-fn meta(members: &[(&RawValue, &RawValue)], invocation: InvocationId) -> String {
-    let mut object = Object::with_capacity(96);
-    for (key, value) in members {
-        if !is_named(key, INVOCATION_KEY) {
+/// The members, and in `_meta` this one; `len` is about as long as they are.
+fn marked(members: &Members<'_>, name: &str, mark: &str, len: usize) -> Object {
+    let mut object = Object::with_capacity(len + 128);
+    let mut has_meta = false;
+    for (key, value) in &members.0 {
+        if is_named(key, "_meta") {
+            let inside = Members::parse(value.get()).unwrap_or_default();
+            object.member(key.get(), &meta(&inside, name, mark));
+            has_meta = true;
+        } else {
             object.member(key.get(), value.get());
         }
     }
-    object.member(&format!("\"{INVOCATION_KEY}\""), &format!("\"{invocation}\""));
+    if !has_meta {
+        object.member("\"_meta\"", &meta(&Members::default(), name, mark));
+    }
+    object
+}
+
+fn meta(members: &Members<'_>, name: &str, mark: &str) -> String {
+    let mut object = Object::with_capacity(96);
+    for (key, value) in &members.0 {
+        if !is_named(key, name) {
+            object.member(key.get(), value.get());
+        }
+    }
+    object.member(&format!("\"{name}\""), mark);
     object.end()
 }
 
@@ -175,6 +187,18 @@ mod tests {
     use super::*;
 
     const ID: &str = "00000000-0000-0000-0000-000000000000";
+
+    #[test]
+    fn a_tool_is_marked_and_stays_what_it_is() {
+        assert_eq!(
+            with_connection_required(r#"{"name":"a","n":1.50,"_meta":{"x/y":[]}}"#).unwrap(),
+            r#"{"name":"a","n":1.50,"_meta":{"x/y":[],"bailiwick/connectionRequired":true}}"#
+        );
+        assert_eq!(
+            with_connection_required(r#"{"name":"a"}"#).unwrap(),
+            r#"{"name":"a","_meta":{"bailiwick/connectionRequired":true}}"#
+        );
+    }
 
     fn spliced(result: &str) -> String {
         with_invocation(result, InvocationId(Uuid::nil()), false).unwrap()

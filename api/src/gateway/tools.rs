@@ -1,5 +1,7 @@
 //! `tools/list`, of both eras.
 
+use std::borrow::Cow;
+
 use app::{
     results,
     toolset::{self, ListedTool},
@@ -14,6 +16,7 @@ use super::{
     eras::Era,
     fault::{self, Fault},
     message::{Message, RequestId},
+    raw,
 };
 
 /// All tools in one page: the list is what the person, the session and the token leave of it.
@@ -49,11 +52,17 @@ pub(super) async fn narrowed(scene: &Scene) -> Result<Caller, Error> {
     Ok(caller)
 }
 
-/// The servers' definitions go out as they are stored; our own tools come last, as their names do.
+/// The servers' definitions go out as they are stored, but for our mark on those that a person has to
+/// connect for; our own tools come last, as their names do.
 fn result(scene: &Scene, tools: &[ListedTool]) -> String {
     let own = results::is_offered(&scene.caller, scene.sources.as_deref());
     let own = own.then(|| results::definition().get());
-    let tools: Vec<&str> = tools.iter().map(|tool| tool.definition.get()).chain(own).collect();
+    let tools = tools.iter().map(|tool| {
+        let definition = tool.definition.get();
+        let marked = tool.connection_required.then(|| raw::with_connection_required(definition));
+        marked.flatten().map_or(Cow::Borrowed(definition), Cow::Owned)
+    });
+    let tools: Vec<Cow<'_, str>> = tools.chain(own.map(Cow::Borrowed)).collect();
     let tools = tools.join(",");
     match scene.era {
         Era::Legacy => format!(r#"{{"tools":[{tools}]}}"#),

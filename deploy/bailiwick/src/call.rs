@@ -2,7 +2,7 @@
 //! whoever sits at this terminal.
 
 mod questions;
-mod rest;
+pub(crate) mod rest;
 mod show;
 
 use std::process::ExitCode;
@@ -176,7 +176,7 @@ impl Gateway {
     }
 }
 
-fn parse(url: &str) -> Result<Url, Failure> {
+pub(crate) fn parse(url: &str) -> Result<Url, Failure> {
     let problem =
         || Failure::usage("the gateway's URL must be such as https://bailiwick.example.org");
     let url = Url::parse(url).map_err(|_| problem())?;
@@ -188,7 +188,7 @@ fn parse(url: &str) -> Result<Url, Failure> {
 }
 
 /// A proxy of the environment is for other machines.
-fn client(url: &Url) -> Result<reqwest::Client, Failure> {
+pub(crate) fn client(url: &Url) -> Result<reqwest::Client, Failure> {
     let loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -93,6 +93,16 @@ pub(crate) enum Command {
     /// is put on this terminal. The result goes to stdout, what it is called in the audit to stderr.
     #[command(after_help = help::CALL, after_long_help = help::long(help::CALL, help::EXITS_CALL))]
     Call(Call),
+    /// Connect your own account to a server
+    ///
+    /// Where a server is called as each person, by a token, an API key or OAuth of theirs. A token or key
+    /// is asked for here without an echo, or read from stdin, and stored encrypted. For OAuth the page
+    /// that leads to the provider is opened in your browser, or its address printed: sign in there and
+    /// confirm. Takes address and token from the data directory of a running `up`, or from
+    /// `BAILIWICK_URL` and `BAILIWICK_APPROVE_TOKEN` (scopes api:read and approve); what is connected is
+    /// that token's person's.
+    #[command(after_help = help::CONNECT, after_long_help = help::long(help::CONNECT, help::EXITS_CONNECT))]
+    Connect(Connect),
     /// Tell what is wrong with an installation, and what mends it
     ///
     /// When something does not work, before you ask, and after each upgrade. It looks at the settings,
@@ -244,6 +254,23 @@ pub(crate) struct Call {
     /// Answer a question so instead of asking: `allow_once`, `allow_matching` or `deny`
     #[arg(long, value_name = "ANSWER")]
     pub answer: Option<Decision>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Connect {
+    /// Id or slug of the server, such as `tickets`
+    pub server: String,
+    /// Say how far you are, and change nothing
+    #[arg(long, conflicts_with = "disconnect")]
+    pub status: bool,
+    /// Take out what is stored for you there
+    #[arg(long)]
+    pub disconnect: bool,
+    /// Ask the provider to revoke the grant too
+    #[arg(long, requires = "disconnect")]
+    pub revoke: bool,
     #[command(flatten)]
     pub output: Output,
 }

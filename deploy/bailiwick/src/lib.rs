@@ -3,6 +3,7 @@
 mod assemble;
 mod call;
 mod cli;
+mod connect;
 mod doctor;
 mod failure;
 mod installation;
@@ -94,6 +95,7 @@ async fn dispatch(command: Command, settings: &Settings) -> Result<ExitCode, Fai
         Command::User(args) => operate::user(settings, args).await?,
         Command::Token(args) => operate::token(settings, args).await?,
         Command::Call(args) => return call::run(settings, args).await,
+        Command::Connect(args) => return connect::run(settings, &args).await,
         // Both were done before: they need no usable settings.
         Command::Doctor(_) | Command::Completions { .. } => {}
     }

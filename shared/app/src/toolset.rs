@@ -1,16 +1,17 @@
 //! Which tools a session has: what the gateway lists, and what a run is given.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use domain::{
     Caller, Error,
+    connection::ConnectionState,
     ids::{ServerId, SessionId, ToolId},
     session::effective_selection,
 };
 use serde_json::value::RawValue;
 use store::tools::UsableTool;
 
-use crate::{Ctx, definitions::DefinitionCache};
+use crate::{Ctx, connections, definitions::DefinitionCache};
 
 /// A tool as an agent sees it.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct ListedTool {
     pub agent_name: String,
     /// The definition under that name.
     pub definition: Arc<RawValue>,
+    /// The server is used with an account of the caller's own, and there is none now.
+    pub connection_required: bool,
 }
 
 /// The tools that the caller may call in a session of their own, by agent name: of the servers of its
@@ -44,6 +47,12 @@ pub async fn list(
     let selection =
         effective_selection(&lists.tenant, lists.project.as_deref(), lists.session.as_deref());
     let tools = store::tools::usable(&mut tx, selection).await?;
+    let personal = tools.iter().any(|tool| tool.auth_mode.is_personal());
+    let own = if personal {
+        connections::states(ctx, &mut tx, caller.user).await?
+    } else {
+        HashMap::new()
+    };
     tx.commit().await?;
 
     let within_reach = |tool: &UsableTool| {
@@ -57,16 +66,22 @@ pub async fn list(
     // Reading a definition for the first time compiles its schemas: off the async threads.
     let definitions = ctx.definitions.clone();
     let list = tokio::task::spawn_blocking(move || {
-        tools.into_iter().filter_map(|tool| render(&definitions, tool)).collect()
+        tools.into_iter().filter_map(|tool| render(&definitions, tool, &own)).collect()
     });
     list.await.map_err(Error::internal)
 }
 
 /// `None` for a definition that an earlier version approved and this one cannot use.
-fn render(definitions: &DefinitionCache, tool: UsableTool) -> Option<ListedTool> {
+fn render(
+    definitions: &DefinitionCache,
+    tool: UsableTool,
+    own: &HashMap<ServerId, ConnectionState>,
+) -> Option<ListedTool> {
+    let connected = own.get(&tool.server) == Some(&ConnectionState::Connected);
     match definitions.listed(tool.definition_hash, &tool.agent_name, &tool.definition) {
         Ok(definition) => Some(ListedTool {
             definition,
+            connection_required: tool.auth_mode.is_personal() && !connected,
             server: tool.server,
             tool: tool.tool,
             agent_name: tool.agent_name,

@@ -166,7 +166,7 @@ limits! {
     PASSWORD_CHARS_MIN = 8, up to 8, "characters", "shortest password that can be set (NIST SP 800-63B)";
     PASSWORD_HASHES = 2, up to 64, "hashes", "passwords that one process hashes at the same moment: each takes 19 MiB and a core";
     PASSWORD_HASHES_WAITING = 64, up to 1_024, "hashes", "passwords that may wait for their turn to be hashed; one more is refused at once";
-    FORM_BODY_BYTES = 16_384, up to 16_384, "bytes", "body of a form of a page";
+    FORM_BODY_BYTES = 65_536, up to 65_536, "bytes", "body of a form of a page: a static secret, each byte of it encoded as three, and a little";
     SIGN_IN_FREE_TRIES = 5, up to 100, "attempts", "in vain before one account has to wait (NIST SP 800-63B, 3.2.2, allows up to 100)";
     SIGN_IN_NETWORK_FREE_TRIES = 50, up to 1_000, "attempts", "in vain before one network (/24, /56) has to wait: an office may share it";
     SIGN_IN_FIRST_WAIT_MS = 1_000, up to 10_000, "ms", "first wait after too many attempts in vain; doubles with each";

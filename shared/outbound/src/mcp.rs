@@ -112,7 +112,7 @@ impl Target {
     pub fn patience(&self, work: Duration) -> Duration {
         match self.reach {
             Reach::Stdio(_) => limits::STDIO_START_MS.millis() + work,
-            Reach::Http { .. } | Reach::Sse { .. } => work,
+            Reach::Http { .. } | Reach::Sse { .. } | Reach::Own { .. } => work,
         }
     }
 

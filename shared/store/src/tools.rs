@@ -5,6 +5,7 @@ use domain::{
     ids::{PermissionGrantId, ServerId, SessionId, ToolId},
     json::Sha256Digest,
     permission::{TOOL_CALL, ToolPolicy},
+    server::AuthMode,
     tool::{KnownTool, Pin, Pinned},
 };
 
@@ -247,6 +248,8 @@ pub struct UsableTool {
     /// The approved definition, the server's own JSON.
     pub definition: String,
     pub definition_hash: Sha256Digest,
+    /// Of the server.
+    pub auth_mode: AuthMode,
 }
 
 /// The tools of `servers` that agents may call, by agent name: server and tool switched on, the
@@ -255,7 +258,7 @@ pub async fn usable(tx: &mut Tx, servers: &[ServerId]) -> Result<Vec<UsableTool>
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
     let rows = sqlx::query!(
         "SELECT t.server_id, s.slug, t.tool_id, t.agent_name, t.definition AS \"definition!\",
-                t.definition_hash AS \"definition_hash!\"
+                t.definition_hash AS \"definition_hash!\", s.auth_mode
          FROM mcp_tools t JOIN mcp_servers s ON s.tenant_id = t.tenant_id AND s.server_id = t.server_id
          WHERE t.tenant_id = $1 AND t.server_id = ANY($2) AND s.enabled
            AND t.enabled AND t.pin = 'approved' AND t.policy <> 'deny' AND t.removed_at IS NULL
@@ -269,7 +272,10 @@ pub async fn usable(tx: &mut Tx, servers: &[ServerId]) -> Result<Vec<UsableTool>
         .map(|row| {
             let hash = Sha256Digest::try_from(row.definition_hash.as_slice());
             let corrupt = |_| CorruptRow::new("mcp_tools", &row.agent_name, "bad definition hash");
+            let mode = row.auth_mode.parse();
+            let unknown = |_| CorruptRow::new("mcp_servers", &row.server_id, "unknown auth mode");
             Ok(UsableTool {
+                auth_mode: mode.map_err(unknown)?,
                 definition_hash: hash.map_err(corrupt)?,
                 server: ServerId(row.server_id),
                 slug: row.slug,

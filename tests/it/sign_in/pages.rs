@@ -23,6 +23,7 @@ async fn without_a_session_every_page_leads_to_signing_in_and_back() {
         ("/sign-in?next=%2Fquestions", "/t/acme/sign-in?next=%2Fquestions"),
         ("/servers", "/t/acme/sign-in?next=%2Fservers"),
         ("/questions?after=x", "/t/acme/sign-in?next=%2Fquestions%3Fafter%3Dx"),
+        ("/connections?server=a", "/t/acme/sign-in?next=%2Fconnections%3Fserver%3Da"),
         ("/questions/1", "/t/acme/sign-in?next=%2Fquestions%2F1"),
     ] {
         let seen = browser.get(page).await;

@@ -95,7 +95,7 @@ async fn one_tenant_never_starves_another() {
     }
     let other = serde_json::from_value(other).unwrap();
     let server = app::servers::create(&world.ctx, &owner, other).await.unwrap().server.id;
-    app::discovery::run(&world.ctx, owner.tenant, &server).await.unwrap();
+    app::discovery::run(&world.ctx, owner.tenant, &server, None).await.unwrap();
     let place = session(world, &owner, &server, ApprovalMode::AlwaysAllow).await;
     let token = world.token(&gus, "mcp:call").await;
     let path = format!("/mcp/{place}?prefix=off&sources=theirs");

@@ -1,4 +1,4 @@
-//! The few REST calls of `call`.
+//! The few REST calls of `call` and `connect`.
 
 use domain::{limits, permission::Decision};
 use reqwest::Method;
@@ -10,14 +10,14 @@ use crate::failure::Failure;
 
 /// The JSON API with one token.
 #[derive(Clone)]
-pub(super) struct Rest {
+pub(crate) struct Rest {
     http: reqwest::Client,
     base: Url,
     token: SecretString,
 }
 
 impl Rest {
-    pub(super) fn new(http: &reqwest::Client, base: &Url, token: SecretString) -> Self {
+    pub(crate) fn new(http: &reqwest::Client, base: &Url, token: SecretString) -> Self {
         Self { http: http.clone(), base: base.clone(), token }
     }
 
@@ -56,7 +56,8 @@ impl Rest {
         None
     }
 
-    async fn send(
+    /// The answer's JSON. A refusal is a failure with its words.
+    pub(crate) async fn send(
         &self,
         method: Method,
         path: &str,

@@ -24,6 +24,12 @@ Exit status:
   1  the call was refused, denied, or failed; so is a result with isError
   2  the arguments or settings are not usable";
 
+pub(super) const EXITS_CONNECT: &str = "\
+Exit status:
+  0  done; with --status: you are connected, or need not be
+  1  refused or failed; with --status: you are not connected
+  2  the arguments or settings are not usable";
+
 pub(super) const EXITS_DOCTOR: &str = "\
 Exit status:
   0  nothing failed (there may be warnings)
@@ -123,6 +129,20 @@ Examples:
 
   # In a script: permit this call, and print one JSON object
   bailiwick call mcp__demo__greet '{\"name\": \"Ada\"}' --answer allow_once --json";
+
+pub(super) const CONNECT: &str = "\
+Examples:
+  # Type the token or key, or open the page that leads to the provider
+  bailiwick connect tickets
+
+  # A key out of a file, at an installation elsewhere
+  BAILIWICK_URL=https://bailiwick.example.org BAILIWICK_APPROVE_TOKEN=blw_… bailiwick connect tickets < key
+
+  # Am I connected? For a script
+  bailiwick connect tickets --status --json
+
+  # Take the account out, and have the provider end the grant
+  bailiwick connect tickets --disconnect --revoke";
 
 pub(super) const DOCTOR: &str = "\
 Examples:
