@@ -91,7 +91,7 @@ async function goToProvider(page) {
   const again = await page.getByRole("button", { name: of("Connect again", "Calendar") }).count();
   await tabTo(page, `Connect${again ? " again" : ""}: Calendar`);
   await page.keyboard.press("Enter");
-  const link = page.getByRole("link", { name: /^Go on to 127\.0\.0\.1:/ });
+  const link = page.getByRole("link", { name: /^Continue to 127\.0\.0\.1:/ });
   await link.waitFor();
   await tabTo(page, (await link.textContent()).trim());
   await page.keyboard.press("Enter");
@@ -327,7 +327,7 @@ await journey("every page in every form", async () => {
     }
     await page.goto(`/connections?server=${house.calendar}`);
     await page.getByRole("button", { name: of("Connect", "Calendar") }).click();
-    await page.getByRole("link", { name: /^Go on to/ }).waitFor();
+    await page.getByRole("link", { name: /^Continue to/ }).waitFor();
     await look(page, "leave", width, light);
     await page.goto("/connections");
     await look(page, "connections-pending", width, light);

@@ -44,6 +44,7 @@ struct ConnectionsPage {
     servers: Vec<Entry>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts that a template asks for")]
 struct Entry {
     server: String,
     name: String,
@@ -276,7 +277,7 @@ pub(super) async fn show(
         .into_iter()
         .map(|shown| {
             let chosen = wanted == Some(&shown.slug) || wanted == Some(shown.server.as_str());
-            entry(words, shown, chosen)
+            entry(words, &shown, chosen)
         })
         .collect();
     // What the person was sent to; then what there is something to do about.
@@ -301,7 +302,7 @@ impl Asked {
     }
 }
 
-fn entry(words: &Words, of: connections::Shown, chosen: bool) -> Entry {
+fn entry(words: &Words, of: &connections::Shown, chosen: bool) -> Entry {
     let needs_rights = of.kind == Some(CredentialKind::Oauth) && !of.needs_scopes.is_empty();
     let own = match of.state {
         PageState::NotRequired => None,

@@ -275,7 +275,7 @@ pub(super) const ENGLISH: Words = Words {
     connection_unfit: "The server does not take that: the way to connect to it was changed. Nothing was changed.",
     provider_unusable: "The sign-in of this server cannot be used: {}. Tell a superadmin these words; the troubleshooting guide explains them. Nothing was changed.",
     provider_away: "The server or its provider cannot be reached now. Try again in a moment. Nothing was changed.",
-    leave_for: "Go on to {}",
+    leave_for: "Continue to {}",
     leave_lead: "You leave for the provider of {}. Sign in there with the account that calls are to be made with; you come back here by yourself.",
     leave_check: "Look at the address before you type a password: it must begin with https:// and this name.",
     leave_until: "Come back before {}: after that, this sign-in does not count.",

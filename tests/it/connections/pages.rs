@@ -46,7 +46,7 @@ async fn follow(browser: &mut Browser, seen: &Seen) -> Seen {
 fn leaves_for(page: &Seen) -> url::Url {
     let (_, link) = page.text.split_once("class=\"button\" href=\"").expect("a link");
     let (link, rest) = link.split_once('"').unwrap();
-    assert!(rest.starts_with(" rel=\"noreferrer\">Go on to 127.0.0.1:"), "{rest}");
+    assert!(rest.starts_with(" rel=\"noreferrer\">Continue to 127.0.0.1:"), "{rest}");
     link.replace("&#38;", "&").parse().unwrap()
 }
 
