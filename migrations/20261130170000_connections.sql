@@ -125,7 +125,7 @@ AS $$ SELECT DISTINCT d.tenant_id FROM (
 CREATE FUNCTION own_connection(p_tenant uuid, p_user uuid, p_server text)
 RETURNS TABLE (
     connection_generation bigint, connection_state text, connection_reason text, api_key_header text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql ROWS 1 AS $$
 BEGIN
     PERFORM set_config('app.tenant_id', p_tenant::text, true);
     RETURN QUERY
@@ -136,6 +136,11 @@ BEGIN
         WHERE v.tenant_id = p_tenant AND v.server_id = p_server;
 END $$;
 
+-- Joined laterally, three functions of which the planner expects a thousand rows each would be expected
+-- to give a thousand million: a statement that costs so much is compiled before it runs.
+ALTER FUNCTION call_context(uuid, uuid, uuid, text, text, text, text[]) ROWS 1;
+ALTER FUNCTION server_values(uuid, text) ROWS 1;
+
 -- All that decides whether one request may leave, and with which credential. Always one row.
 CREATE FUNCTION outbound_read_back(
     p_tenant uuid, p_user uuid, p_token uuid, p_server text, p_tool text, p_at timestamptz)
@@ -145,7 +150,7 @@ RETURNS TABLE (
     definition_hash bytea,
     generation bigint, version bigint, state text, reason text, sealed text, key_id text,
     refresh_at timestamptz, expires_at timestamptz, last_used_at timestamptz)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql ROWS 1 AS $$
 BEGIN
     PERFORM set_config('app.tenant_id', p_tenant::text, true);
     RETURN QUERY

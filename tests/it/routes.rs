@@ -22,6 +22,7 @@
 //! .needs("api:write").foreign(Fate::Refused(404)).colleague(Fate::Refused(404))
 //! ```
 
+mod connections;
 mod identity;
 mod invocations;
 mod permissions;
@@ -46,6 +47,7 @@ const SCOPES: [&str; 4] = ["api:read", "api:write", "approve", "admin"];
 
 fn all() -> Vec<Case> {
     [
+        connections::cases(),
         identity::cases(),
         invocations::cases(),
         permissions::cases(),
@@ -62,6 +64,8 @@ fn all() -> Vec<Case> {
 pub(crate) enum Fate {
     /// With this status, and no row changed.
     Refused(u16),
+    /// With this status; what it brought is used up by that.
+    Spent(u16),
     /// Well, but about their own things alone: a list, `me`, a creation in their own tenant.
     Own,
     /// As for the owner: the route is for everybody of the tenant with that role.
@@ -96,7 +100,7 @@ impl Sent {
     }
 }
 
-type Prepare = for<'a> fn(&'a Stage) -> Pin<Box<dyn Future<Output = Sent> + 'a>>;
+pub(crate) type Prepare = for<'a> fn(&'a Stage) -> Pin<Box<dyn Future<Output = Sent> + 'a>>;
 
 /// One route, and how it treats whom.
 pub(crate) struct Case {
@@ -282,6 +286,12 @@ impl Case {
     ) {
         match fate {
             Fate::Refused(status) => self.refuses(stage, who, token, status, say).await,
+            Fate::Spent(expected) => {
+                let (status, body) = self.send(stage, token, &(self.prepare)(stage).await).await;
+                if status != expected {
+                    say(format!("{who} gets {status} instead of {expected}: {body}"));
+                }
+            }
             Fate::Same => {
                 let (status, body) = self.send(stage, token, &(self.prepare)(stage).await).await;
                 if !(200..300).contains(&status) {

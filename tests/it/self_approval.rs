@@ -373,6 +373,18 @@ fn attempts(stage: &Stage) -> Vec<Attempt> {
         let body = json!({ "sessionId": stage.asking, "toolName": tool, "input": {} });
         attempt(Method::POST, "/api/mcp/servers/{server}/inspect", body, Never);
     }
+    // Whoever connects an account decides as whom the agent acts.
+    let secret = json!({ "secret": "sesame", "revision": 1 });
+    attempt(Method::PUT, "/api/mcp/servers/{server}/connection", secret.clone(), Never);
+    attempt(Method::PUT, "/api/system/mcp-servers/{server}/connection", secret, Never);
+    attempt(Method::DELETE, "/api/mcp/servers/{server}/connection", Value::Null, Never);
+    let start = json!({ "revision": 1 });
+    attempt(Method::POST, "/api/mcp/servers/{server}/oauth/start", start, Never);
+    attempt(Method::POST, "/api/mcp/servers/{server}/oauth/cancel", Value::Null, Never);
+    let result = json!({ "result": "r" });
+    attempt(Method::POST, "/api/mcp/servers/{server}/oauth/confirm", result, Never);
+    attempt(Method::POST, "/api/mcp/servers/{server}/oauth/clear", Value::Null, Never);
+    attempt(Method::POST, "/api/mcp/servers/{server}/disconnect-everyone", Value::Null, Configures);
     attempt(Method::POST, "/api/mcp/servers/{server}/test", Value::Null, Writes);
     attempt(Method::POST, "/api/mcp/servers/{server}/tools/refresh", Value::Null, Configures);
     for enabled in [false, true] {

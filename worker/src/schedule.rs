@@ -5,7 +5,6 @@ use std::time::Duration;
 use app::{Ctx, broker, delegation, housekeeping, idempotency, permissions, tick::Tick};
 use domain::{Error, limits};
 
-const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
@@ -38,7 +37,7 @@ pub const TICKS: &[Tick] = &[
     },
     Tick {
         name: "forget-oauth-attempts",
-        period: MINUTE,
+        period: limits::ATTEMPT_SWEEP_SECONDS.seconds(),
         work: |ctx| Box::pin(async move { housekeeping::forget_attempts(&ctx).await }),
     },
     Tick {
@@ -48,7 +47,7 @@ pub const TICKS: &[Tick] = &[
     },
     Tick {
         name: "forget-delegation-tokens",
-        period: MINUTE,
+        period: limits::DELEGATION_SWEEP_SECONDS.seconds(),
         work: |ctx| Box::pin(async move { delegation::forget_spent(&ctx).await }),
     },
     Tick {

@@ -155,6 +155,7 @@ limits! {
     PACING_MOST_MS = 86_400_000, up to 86_400_000, "ms", "longest pause, cool-down or wait that a group of calls keeps: a peer's words must not shut a server for ever";
     // Servers of ours.
     DELEGATION_SECONDS = 30, up to 60, "s", "a token that tells a server of ours for whom one request is made: it is made right before the request leaves";
+    DELEGATION_SWEEP_SECONDS = 60, up to 600, "s", "how often tokens that were used are forgotten";
     DELEGATION_KEEP_SECONDS = 600, up to 3_600, "s", "that such a token was used is remembered for this long after its end: clocks of nodes may differ by less";
 
     // Names and people.
@@ -289,6 +290,7 @@ limits! {
     OAUTH_ATTEMPT_SECONDS = 300, up to 300, "s", "from the click to the provider's answer";
     OAUTH_RESULT_SECONDS = 60, up to 60, "s", "from the provider's answer to the person's confirmation";
     OAUTH_ATTEMPTS = 5, up to 5, "attempts", "sign-ins at providers that a person may have under way; one more ends the oldest";
+    ATTEMPT_SWEEP_SECONDS = 60, up to 600, "s", "how often sign-ins at providers that are over are deleted";
     OAUTH_SWEEP = 500, up to 5_000, "attempts", "that are over and deleted in one transaction";
     CREDENTIAL_BYTES = 16_384, up to 16_384, "bytes", "a static secret of a person; it stands in one header";
     REFRESH_MARGIN_SECONDS = 60, up to 600, "s", "a credential is refreshed this long before its end, or a tenth of its life where that is less";

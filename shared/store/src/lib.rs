@@ -67,6 +67,8 @@ impl Db {
             // Our statements look up keys: planning them anew for each call, over all partitions,
             // costs more than a third of what they do (docs/performance.md).
             ("plan_cache_mode", "force_generic_plan"),
+            // None of them runs as long as compiling it would take.
+            ("jit", "off"),
         ]);
         let pool = PgPoolOptions::new()
             .max_connections(connections)

@@ -105,7 +105,7 @@ fn servers() -> Vec<Case> {
     ]
 }
 
-fn superadmins(case: Case) -> Case {
+pub(super) fn superadmins(case: Case) -> Case {
     case.needs("api:write,admin").role(Role::Superadmin).colleague(Fate::Same)
 }
 

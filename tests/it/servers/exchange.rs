@@ -69,7 +69,7 @@ async fn every_mistake_of_every_entry_is_answered_and_nothing_is_imported() {
         "Twice": { "url": "https://a.example/", "slug": "taken" },
         "twice": { "url": "https://a.example/", "headers": { "A": "$NONE", "B": null, "C": "${C}" } },
         "Program": { "command": "npx", "args": ["-y", "thing"] },
-        "Personal": { "url": "https://a.example/", "authMode": "bearer" },
+        "Personal": { "url": "https://a.example/", "authMode": "delegation" },
     } });
     let (status, problem) = world.post(&root, IMPORT, body.clone()).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);

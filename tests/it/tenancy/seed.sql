@@ -87,3 +87,15 @@ INSERT INTO idempotency_keys (tenant_id, idempotency_key_id, caller_id, user_id,
                               created_at)
 VALUES ('$TENANT', '00000000-0000-7000-8000-00000000000c', '00000000-0000-7000-8000-000000000002',
         '00000000-0000-7000-8000-000000000001', sha256('key'), sha256('body'), 'POST', '/api/sessions', now());
+
+INSERT INTO mcp_connections (tenant_id, server_id, user_id, generation, version, state, updated_at)
+VALUES ('$TENANT', 'custom-000000000001', '00000000-0000-7000-8000-000000000001', 1, 1, 'disconnected', now());
+
+INSERT INTO mcp_oauth_attempts (tenant_id, attempt_id, server_id, user_id, state_digest, browser_digest, config_revision,
+                                generation, issuer, callback, status, created_at, expires_at)
+VALUES ('$TENANT', '00000000-0000-7000-8000-00000000000e', 'custom-000000000001', '00000000-0000-7000-8000-000000000001',
+        sha256('state of $TENANT'), sha256('browser'), 1, 1, 'https://idp.example', 'https://us.example/callback', 'void',
+        now(), now());
+
+INSERT INTO mcp_oauth_clients (tenant_id, issuer, redirect_uri, sealed, key_id, created_at)
+VALUES ('$TENANT', 'https://idp.example', 'https://us.example/callback', 'sealed', 'key', now());
