@@ -113,7 +113,6 @@ impl Scene {
     }
 
     /// Saves the server with these fields changed.
-    #[expect(dead_code, reason = "soon")]
     pub(crate) async fn configure(&self, fields: Value) {
         let (_, server) = self.world.get(&self.root.token, &self.path("")).await;
         let mut form = json!({

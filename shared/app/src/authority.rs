@@ -85,7 +85,7 @@ impl Authority for Right {
                     // Whatever the refresh took, much may have changed meanwhile.
                     continue;
                 }
-                return self.lend(&ctx, personal, &own).await;
+                return self.lend(&ctx, personal, &own);
             }
         }
         .boxed()
@@ -174,45 +174,21 @@ impl Right {
         Ok(own)
     }
 
-    async fn lend(&self, ctx: &Ctx, personal: &Personal, own: &Own) -> Result<Pass, Error> {
+    fn lend(&self, ctx: &Ctx, personal: &Personal, own: &Own) -> Result<Pass, Error> {
         let mark = Mark { generation: own.generation, version: own.version };
         let name = self.credential(mark)?;
         let sealed = own.sealed.as_ref().ok_or_else(|| Error::internal("nothing is sealed"))?;
         let secret = Credential::open(&ctx.vault, &name, self.mode, sealed)
             .map_err(|error| self.explain(error))?
             .into_secret();
-        let headers = match &personal.header {
-            Some(header) => vec![(header.clone(), secret)],
-            None => {
-                let bearer = format!("Bearer {}", secret.expose_secret());
-                vec![(header::AUTHORIZATION, SecretString::from(bearer))]
-            }
+        let headers = if let Some(header) = &personal.header {
+            vec![(header.clone(), secret)]
+        } else {
+            let bearer = format!("Bearer {}", secret.expose_secret());
+            vec![(header::AUTHORIZATION, SecretString::from(bearer))]
         };
-        self.touch(ctx, name, own);
+        touch(ctx, name, own);
         Ok(Pass { headers, mark })
-    }
-
-    /// Notes the use now and then; nobody waits for it.
-    fn touch(&self, ctx: &Ctx, name: CredentialName, own: &Own) {
-        let (now, every) = (ctx.now(), limits::CREDENTIAL_TOUCH_MS.millis());
-        let fresh = own
-            .last_used_at
-            .is_some_and(|last| (now - last).to_std().is_ok_and(|since| since < every));
-        if fresh {
-            return;
-        }
-        let ctx = ctx.clone();
-        ctx.tasks.clone().spawn(async move {
-            let touched = async {
-                let mut tx = ctx.db.begin(name.tenant).await?;
-                store::connections::touch(&mut tx, &name, now).await?;
-                tx.commit().await
-            };
-            if let Err(error) = touched.await {
-                let error: &dyn std::error::Error = &error;
-                tracing::debug!(error, "the use of a credential was not noted");
-            }
-        });
     }
 
     /// 401: one refresh and one more try; after that the credential is of no use, unless it was
@@ -278,4 +254,26 @@ impl Right {
     fn explain(&self, error: Error) -> Error {
         error.with_details(json!({ "serverId": self.server }))
     }
+}
+
+/// Notes the use now and then; nobody waits for it.
+fn touch(ctx: &Ctx, name: CredentialName, own: &Own) {
+    let (now, every) = (ctx.now(), limits::CREDENTIAL_TOUCH_MS.millis());
+    let fresh =
+        own.last_used_at.is_some_and(|last| (now - last).to_std().is_ok_and(|since| since < every));
+    if fresh {
+        return;
+    }
+    let ctx = ctx.clone();
+    ctx.tasks.clone().spawn(async move {
+        let touched = async {
+            let mut tx = ctx.db.begin(name.tenant).await?;
+            store::connections::touch(&mut tx, &name, now).await?;
+            tx.commit().await
+        };
+        if let Err(error) = touched.await {
+            let error: &dyn std::error::Error = &error;
+            tracing::debug!(error, "the use of a credential was not noted");
+        }
+    });
 }

@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_credential_is_refreshed_before_its_end_and_never_before_its_beginning() {
-        let hour = Duration::from_secs(3_600);
+        let hour = Duration::from_hours(1);
         assert_eq!(refresh_at(at(0), hour, 0.0), at(3_540));
         assert_eq!(refresh_at(at(0), hour, 1.0), at(3_510));
         let short = refresh_at(at(0), Duration::from_secs(2), 1.0);

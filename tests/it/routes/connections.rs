@@ -89,19 +89,18 @@ async fn found(stage: &Stage, slug: &str) -> Option<String> {
 
 /// A server that is connected by OAuth, and what its owner can confirm with.
 async fn granting(stage: &Stage) -> (String, String) {
-    let server = match found(stage, "granting").await {
-        Some(server) => server,
-        None => {
-            let provider = AuthorizationServer::start().await;
-            let peer = ProtectedPeer::start(&provider).await;
-            let form = json!({
-                "name": "granting", "slug": "granting", "transport": "http", "url": peer.url(),
-                "authMode": "oauth", "enabled": true,
-            });
-            // They run for as long as the test.
-            std::mem::forget((provider, peer));
-            stage.make("/api/mcp/servers", form).await
-        }
+    let server = if let Some(server) = found(stage, "granting").await {
+        server
+    } else {
+        let provider = AuthorizationServer::start().await;
+        let peer = ProtectedPeer::start(&provider).await;
+        let form = json!({
+            "name": "granting", "slug": "granting", "transport": "http", "url": peer.url(),
+            "authMode": "oauth", "enabled": true,
+        });
+        // They run for as long as the test.
+        std::mem::forget((provider, peer));
+        stage.make("/api/mcp/servers", form).await
     };
     let url = stage.world.url.join(&of(&server, "/oauth/start")).unwrap();
     let begun = stage.world.client().post(url).bearer_auth(&stage.ann_token);
