@@ -70,13 +70,18 @@ const NAME: &str = r#"{"who":{"action":"accept","content":{"name":"Ann"}}}"#;
 #[tokio::test]
 async fn the_rounds_of_a_call_are_attempts_of_one_invocation() {
     let calls = Calls::new().await;
-    calls
-        .peer()
-        .script("echo", [asks(Some("s1"), Some("Name?")), asks(Some("s2"), None), Answer::Echo]);
+    calls.peer().script(
+        "echo",
+        [
+            asks(Some("state-one-of-the-server"), Some("Name?")),
+            asks(Some("s2"), None),
+            Answer::Echo,
+        ],
+    );
     let called = call(&calls, None, None).await;
     let invocation = called.invocation;
     let first = inquiry(called);
-    assert!(!first.state.contains("s1"));
+    assert!(!first.state.contains("state-one-of-the-server"));
     let requests: Value = serde_json::from_str(&first.input.requests_json().unwrap()).unwrap();
     assert_eq!(requests["who"]["params"]["message"], "demo: Name?");
     let [record] = &calls.gateway.invocations().await[..] else { panic!("one row") };
@@ -87,7 +92,7 @@ async fn the_rounds_of_a_call_are_attempts_of_one_invocation() {
     let second = inquiry(second);
     assert_eq!(second.input.requests_json(), None);
     let params = sent(&calls);
-    assert_eq!(params["requestState"], "s1");
+    assert_eq!(params["requestState"], "state-one-of-the-server");
     assert_eq!(params["inputResponses"], serde_json::from_str::<Value>(NAME).unwrap());
 
     // A state is good for its round alone.
@@ -114,7 +119,9 @@ async fn the_rounds_of_a_call_are_attempts_of_one_invocation() {
 #[tokio::test]
 async fn a_question_to_the_person_comes_before_the_servers_to_the_client() {
     let calls = Calls::with(Setup::modern(), ApprovalMode::AskForDangerous, json!({})).await;
-    calls.peer().script("echo", [asks(Some("s1"), Some("Name?")), Answer::Echo]);
+    calls
+        .peer()
+        .script("echo", [asks(Some("state-one-of-the-server"), Some("Name?")), Answer::Echo]);
     let Ok(Outcome::Waiting(waiting)) = call(&calls, None, None).await.outcome else {
         panic!("a person is to be asked")
     };
@@ -164,7 +171,9 @@ async fn what_nobody_should_be_asked_ends_the_call() {
 #[tokio::test]
 async fn policy_and_switches_hold_in_every_round() {
     let calls = Calls::new().await;
-    calls.peer().script("echo", [asks(Some("s1"), Some("Name?")), Answer::Echo]);
+    calls
+        .peer()
+        .script("echo", [asks(Some("state-one-of-the-server"), Some("Name?")), Answer::Echo]);
     let first = inquiry(call(&calls, None, None).await);
     let (ctx, owner) = (&calls.gateway.world.ctx, &calls.gateway.owner);
     let change = app::servers::tools::ToolChange {
@@ -180,7 +189,7 @@ async fn policy_and_switches_hold_in_every_round() {
 #[tokio::test]
 async fn a_client_that_never_answers_leaves_no_open_record() {
     let calls = Calls::new().await;
-    calls.peer().answer("echo", asks(Some("s1"), Some("Name?")));
+    calls.peer().answer("echo", asks(Some("state-one-of-the-server"), Some("Name?")));
     inquiry(call(&calls, None, None).await);
     let world = &calls.gateway.world;
     assert_eq!(app::broker::reap(&world.ctx, 10).await.unwrap(), 0);
