@@ -73,7 +73,7 @@ impl Scene {
         let mut root = Someone::new(&world, &tenant, "root@acme.test", Role::Superadmin).await;
         let mut form = json!({
             "name": "tickets", "slug": "tickets", "transport": "http", "url": peer.url(),
-            "enabled": true,
+            "enabled": true, "governance": { "maxConcurrent": 32 },
         });
         for (name, value) in fields.as_object().unwrap() {
             form[name] = value.clone();
@@ -118,7 +118,7 @@ impl Scene {
         let mut form = json!({
             "name": "tickets", "transport": "http", "url": self.peer.url(), "enabled": true,
             "authMode": server["authMode"], "revision": server["revision"],
-            "apiKeyHeader": server["apiKeyHeader"],
+            "apiKeyHeader": server["apiKeyHeader"], "governance": server["governance"],
         });
         for (name, value) in fields.as_object().unwrap() {
             form[name] = value.clone();
