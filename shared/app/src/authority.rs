@@ -72,6 +72,7 @@ impl Authority for Right {
     fn authorize<'a>(&'a self, request: Outgoing<'a>) -> BoxFuture<'a, Result<Pass, Error>> {
         async move {
             let ctx = self.ctx()?;
+            let mut refreshed = false;
             loop {
                 let now = self.read_back(&ctx, request.behalf).await?;
                 self.permits(&now, request.behalf)?;
@@ -81,8 +82,10 @@ impl Authority for Right {
                 let Some(personal) = &self.personal else { return Ok(Pass::default()) };
                 let own = self.own(personal, now.own)?;
                 let due = own.refresh_at.is_some_and(|due| due <= ctx.now());
-                if due && refresh::in_time(&ctx, self, &own).await? {
+                // Once: a life that is shorter than we are fast is never refreshed enough.
+                if due && !refreshed && refresh::in_time(&ctx, self, &own).await? {
                     // Whatever the refresh took, much may have changed meanwhile.
+                    refreshed = true;
                     continue;
                 }
                 return self.lend(&ctx, personal, &own);

@@ -70,7 +70,6 @@ pub async fn cancel(ctx: &Ctx, caller: &Caller, server: &str) -> Result<Shown, E
     caller.require_scope(Scope::Approve)?;
     let mut tx = ctx.begin(caller.tenant).await?;
     let server = hold_own(&mut tx, caller, server).await?;
-    personal(&server)?;
     let connection = store::connections::lock(&mut tx, &server.id, caller.user, ctx.now()).await?;
     let sealed = store::connections::credential(&mut tx, &server.id, caller.user).await?;
     let ended = store::oauth_attempts::void_own(&mut tx, &server.id, caller.user).await?;

@@ -295,6 +295,8 @@ pub async fn sweep(tx: &mut Tx, now: Timestamp, most: i64) -> Result<u64, StoreE
              DELETE FROM mcp_oauth_attempts WHERE tenant_id = $1 AND attempt_id IN (
                  SELECT attempt_id FROM mcp_oauth_attempts
                  WHERE tenant_id = $1 AND expires_at <= $2
+                   -- One whose code is being exchanged is somebody's work yet.
+                   AND (status <> 'claimed' OR expires_at <= $2 - interval '2 minutes')
                  ORDER BY expires_at LIMIT $3 FOR UPDATE SKIP LOCKED)
              RETURNING issuer, callback, status),
          forgotten AS (

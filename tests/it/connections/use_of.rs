@@ -183,3 +183,25 @@ async fn a_refresh_that_a_disconnect_overtakes_brings_nothing_back() {
     assert!(called.is_err(), "{called:?}");
     assert_eq!(scene.state(&scene.root).await, "disconnected");
 }
+
+#[tokio::test]
+async fn a_refusal_that_only_the_person_can_mend_asks_for_the_person() {
+    for code in ["interaction_required", "access_denied", "invalid_target"] {
+        let scene = connected().await;
+        scene.peer.set(|door| door.reject_next = 1);
+        scene.provider.set(|knobs| knobs.fail_grant("refresh_token", Fault::error(code)));
+        assert_eq!(scene.whoami(&scene.root).await, Err(Code::ReconnectRequired), "{code}");
+        assert_eq!(scene.connection(&scene.root).await["reason"], "refresh_refused", "{code}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_changed_mode_left_can_be_cleared() {
+    let scene = connected().await;
+    scene.configure(json!({ "authMode": "none" })).await;
+    let path = scene.path("/connection");
+    let (status, shown) = scene.world.delete(&scene.root.token, &path).await;
+    assert_eq!((status, &shown["state"]), (StatusCode::OK, &json!("not_required")), "{shown}");
+    scene.configure(json!({ "authMode": "oauth" })).await;
+    assert_eq!(scene.state(&scene.root).await, "disconnected");
+}

@@ -110,7 +110,9 @@ async fn refusals_are_told_apart() {
         ("invalid_target", Denial::InvalidTarget),
         ("access_denied", Denial::AccessDenied),
         ("bad_refresh_token", Denial::InvalidGrant),
-        ("interaction_required", Denial::Other),
+        ("interaction_required", Denial::InvalidGrant),
+        ("unauthorized_client", Denial::InvalidClient),
+        ("something_else", Denial::Other),
     ] {
         scene.provider.set(|knobs| knobs.fail_token(Fault::error(code)));
         assert_eq!(denial(&scene.refresh(&connected).await.unwrap_err()), expected, "{code}");

@@ -138,9 +138,13 @@ async fn refresh(
     let answered = timeout(limits::REFRESH_TIMEOUT_MS.millis(), asking).await;
     match answered {
         Ok(Ok(tokens)) => save(ctx, name, *grant, &tokens).await,
-        Ok(Err(OAuthFailure::Refused(Denial::InvalidGrant))) => {
-            clear(ctx, right, name, ReconnectReason::RefreshRefused).await
-        }
+        // Asked again it would say the same: only the person can change that.
+        Ok(Err(OAuthFailure::Refused(
+            Denial::InvalidGrant
+            | Denial::AccessDenied
+            | Denial::InvalidScope
+            | Denial::InvalidTarget,
+        ))) => clear(ctx, right, name, ReconnectReason::RefreshRefused).await,
         Ok(Err(OAuthFailure::Refused(Denial::InvalidClient))) => {
             forget_client(ctx, name, &grant).await?;
             clear(ctx, right, name, ReconnectReason::RegistrationLost).await

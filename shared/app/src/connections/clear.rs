@@ -9,8 +9,8 @@ use store::{
 };
 use tokio::time::timeout;
 
-use super::{Shown, credential::Credential, grant::OauthGrant, hold_own, list, personal};
-use crate::{Ctx, audit};
+use super::{Shown, credential::Credential, grant::OauthGrant, hold_own, list};
+use crate::{Ctx, audit, idempotency};
 
 /// A connection that was cleared.
 #[derive(Debug)]
@@ -54,8 +54,8 @@ pub async fn clear(
 ) -> Result<Cleared, Error> {
     caller.require_scope(Scope::Approve)?;
     let mut tx = ctx.begin(caller.tenant).await?;
+    // Also of a server that needs nobody's account any more: what was left is the person's to clear.
     let server = hold_own(&mut tx, caller, server).await?;
-    personal(&server)?;
     let now = ctx.now();
     let mut connection = store::connections::lock(&mut tx, &server.id, caller.user, now).await?;
     let name = CredentialName {
@@ -73,6 +73,10 @@ pub async fn clear(
     let details = json!({ "was": was, "generation": connection.generation, "revoke": revoke });
     audit::record(ctx, &mut tx, caller, "connection.cleared", server.id.as_str(), details).await?;
     tx.commit().await?;
+    if grant.is_some() {
+        // What is stored here is gone before the provider hears of it.
+        idempotency::before_an_effect(ctx).await?;
+    }
     let revocation = match (revoke, grant) {
         (false, _) => None,
         (true, None) => Some(Revocation::NotOffered),

@@ -79,11 +79,15 @@ impl Denial {
             | "bad_verification_code"
             | "bad_refresh_token"
             | "invalid_code"
-            | "invalid_refresh_token" => Self::InvalidGrant,
+            | "invalid_refresh_token"
+            | "interaction_required"
+            | "consent_required"
+            | "login_required" => Self::InvalidGrant,
             "invalid_client"
             | "incorrect_client_credentials"
             | "invalid_client_id"
-            | "bad_client_secret" => Self::InvalidClient,
+            | "bad_client_secret"
+            | "unauthorized_client" => Self::InvalidClient,
             "invalid_scope" => Self::InvalidScope,
             "invalid_target" => Self::InvalidTarget,
             "access_denied" => Self::AccessDenied,

@@ -17,6 +17,7 @@ use super::{AttemptRow, Pending, client, digest_of, secret};
 use crate::{
     Ctx, audit,
     connections::{hold_own, personal, still_the_same},
+    idempotency,
 };
 
 /// Where the person goes now.
@@ -55,6 +56,8 @@ pub async fn start(
     let known = Known::load(&mut tx, caller, &server).await?;
     tx.commit().await?;
 
+    // A registration that was forgotten must be so for the one who looks for it next.
+    idempotency::before_an_effect(ctx).await?;
     let callback = callback(server.id.as_str())?;
     let settings = server.reach.oauth.clone().unwrap_or_else(no_settings);
     let url = Url::parse(&server.reach.url)
