@@ -76,7 +76,7 @@ pub enum Conflicting {
 /// For the OpenAPI document, of a list.
 #[derive(Debug, utoipa::IntoResponses)]
 pub enum BadQuery {
-    /// The query does not fit this list.
+    /// The query does not fit this route.
     #[response(status = 422, content_type = PROBLEM_JSON)]
     Invalid(ProblemBody),
 }

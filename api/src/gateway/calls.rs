@@ -58,9 +58,12 @@ async fn run(
 ) -> Result<Answer, Error> {
     let ctx = &scene.api.ctx;
     let session = scene.session().await?;
-    let caller = tools::narrowed(scene).await?;
-    if call.name == results::NAME && results::is_offered(&caller, scene.sources.as_deref()) {
-        return read_result(scene, &caller, session, &call).await;
+    let narrowed = tools::narrowed(scene).await;
+    if let Ok(caller) = &narrowed
+        && call.name == results::NAME
+        && results::is_offered(caller, scene.sources.as_deref())
+    {
+        return read_result(scene, caller, session, &call).await;
     }
     let modern = scene.era == Era::Modern;
     let (relay, mut heard) = Relay::channel();
@@ -78,6 +81,10 @@ async fn run(
         upstream: wish.progress_alone(relay),
         responses: None,
         cancel_on_hang_up: modern,
+    };
+    let caller = match narrowed {
+        Ok(caller) => caller,
+        Err(error) => return Err(at_the_door(scene, request, error).await),
     };
     let mut ears = Ears::progress_alone(scene, wish);
     let mut running = broker::start(ctx, &caller, request);
@@ -107,6 +114,15 @@ async fn run(
         _ => {}
     }
     answer(&call.id, ended, scene.era)
+}
+
+/// Has a call recorded that gets no further than the door; answers what is to be said of it.
+pub(super) async fn at_the_door(scene: &Scene, request: CallRequest, error: Error) -> Error {
+    let mut running = broker::refuse(&scene.api.ctx, &scene.caller, request, error);
+    match end(scene, &mut running).await.map(|ended| ended.outcome) {
+        Ok(Err(error)) | Err(error) => error,
+        Ok(Ok(_)) => Error::internal("a refused call was answered"),
+    }
 }
 
 /// Ends when the client cancels a call that it can cancel.

@@ -1,10 +1,7 @@
 //! Personal connections of the caller. No route takes a person: nobody acts on another's.
 
 use app::{Ctx, connections};
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use domain::{Timestamp, connection::ReconnectReason, ids::ServerId};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -13,9 +10,13 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     Api,
     caller::Authenticated,
-    http::{body::Body, id::Id, page::List},
+    http::{
+        body::Body,
+        id::Id,
+        page::{Filters, List},
+    },
     paths,
-    problem::{BadBody, Conflicting, Missing, Problem, Refused},
+    problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -194,12 +195,12 @@ async fn put_system(
 /// off. Idempotent. Needs a browser session or the scope `approve`.
 #[utoipa::path(delete, path = paths::CONNECTION, tag = "connections",
     params(("server" = String, Path, description = "id or slug"), Disconnecting),
-    responses((status = 200, body = Connection), Refused, Missing, Conflicting))]
+    responses((status = 200, body = Connection), Refused, Missing, Conflicting, BadQuery))]
 async fn delete(
     State(ctx): State<Ctx>,
     Authenticated(caller): Authenticated,
     Id(server): Id<String>,
-    Query(disconnecting): Query<Disconnecting>,
+    Filters(disconnecting): Filters<Disconnecting>,
 ) -> Result<Json<Connection>, Problem> {
     let cleared = connections::clear(&ctx, &caller, &server, disconnecting.revoke).await?;
     Ok(Json(cleared.into()))

@@ -4,7 +4,7 @@
 use app::{Ctx, connections};
 use axum::{
     Json,
-    extract::{Query, State},
+    extract::State,
     http::header,
     response::{IntoResponse, Response},
 };
@@ -23,6 +23,7 @@ use crate::{
         body::{Body, Maybe},
         connections::Connection,
         id::Id,
+        page::Filters,
     },
     paths,
     problem::{BadBody, Conflicting, Missing, Problem, Refused, Upstream},
@@ -160,7 +161,7 @@ pub(crate) struct DocumentOf {
 /// server's, with its callback.
 pub(crate) async fn document(
     State(api): State<Api>,
-    Query(of): Query<DocumentOf>,
+    Filters(of): Filters<DocumentOf>,
 ) -> Result<Json<Value>, Problem> {
     let id = |text: &&String| {
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

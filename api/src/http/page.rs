@@ -45,7 +45,7 @@ pub struct PageQuery {
     after: Option<String>,
 }
 
-/// What a list takes in its query besides [`PageQuery`]; 422 where it does not fit.
+/// What a route takes in its query, a list besides [`PageQuery`]; 422 where it does not fit.
 #[derive(Debug)]
 pub(crate) struct Filters<T>(pub(crate) T);
 
@@ -54,7 +54,7 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Filters<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let Query(filters) = Query::<T>::try_from_uri(&parts.uri).map_err(|rejection| {
-            Error::new(Code::InvalidInput, "the query string does not fit this list")
+            Error::new(Code::InvalidInput, "the query string does not fit this route")
                 .because(rejection)
         })?;
         Ok(Self(filters))

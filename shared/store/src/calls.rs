@@ -345,9 +345,11 @@ pub struct Closing<'a> {
     pub at: Timestamp,
     pub leaf: Sha256Digest,
     pub event: &'a Value,
+    /// Whose call it is.
+    pub node: NodeId,
 }
 
-/// Closes a call. False: it was closed before, and nothing was changed.
+/// Closes a call. False: it was closed before or is another node's by now, and nothing was changed.
 pub async fn close(db: &Db, call: &Closing<'_>) -> Result<bool, StoreError> {
     closed(db.pool(), call).await
 }
@@ -363,7 +365,7 @@ async fn closed(
 ) -> Result<bool, StoreError> {
     let closed = sqlx::query_scalar!(
         r#"SELECT close_call($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-            $17, $18, $19, $20, $21, $22) AS "closed!""#,
+            $17, $18, $19, $20, $21, $22, $23) AS "closed!""#,
         call.name.tenant.0,
         call.name.execution.0,
         call.name.call_id,
@@ -386,6 +388,7 @@ async fn closed(
         call.at,
         call.leaf.as_bytes(),
         call.event,
+        call.node.0,
     )
     .fetch_one(executor)
     .await?;

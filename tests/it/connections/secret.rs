@@ -46,3 +46,17 @@ async fn a_secret_that_the_server_refuses_is_cleared() {
     assert_eq!(connection["state"], "reconnect_required", "{connection}");
     assert_eq!(connection["reason"], "refused", "{connection}");
 }
+
+#[tokio::test]
+async fn a_query_that_disconnecting_does_not_take_is_refused_and_nothing_is_cleared() {
+    let scene = scene(json!({ "authMode": "bearer" })).await;
+    let body = json!({ "secret": "sesame-of-root", "revision": scene.revision().await });
+    let path = scene.path("/connection");
+    scene.world.put(&scene.root.token, &path, body).await;
+    for query in ["revoke=maybe", "revoke=true&also=1"] {
+        let path = format!("{path}?{query}");
+        let (status, refused) = scene.world.delete(&scene.root.token, &path).await;
+        assert_eq!((status.as_u16(), &refused["code"]), (422, &json!("INVALID_INPUT")), "{query}");
+    }
+    assert_eq!(scene.connection(&scene.root).await["state"], "connected");
+}

@@ -126,6 +126,8 @@ async fn template(server: &str) -> String {
         hash.update(&migration.checksum);
     }
     hash.update(include_str!("../../../shared/store/src/setup.rs"));
+    // Partitions are made for months from now on.
+    hash.update(chrono::Utc::now().format("%Y-%m").to_string());
     let name = format!("template_{}", hex(&hash.finalize()[..8]));
 
     let mut admin = connect(server).await;

@@ -141,7 +141,12 @@ async fn run(scene: &Scene, call: Call) -> Result<Answer, Error> {
     let mut round = Round { asking: call.input.asking(scene), responses: call.responses.clone() };
     let source = match source(scene).await {
         Ok(source) => source,
-        Err(error) => return Err(refused(scene, session, &call, round, error).await),
+        Err(error) => {
+            // As it was named: nobody looks it up.
+            let server = ServerId::from(scene.through.as_deref().unwrap_or_default());
+            let request = request(scene, session, server, &call, round, Upstream::default());
+            return Err(calls::at_the_door(scene, request, error).await);
+        }
     };
     let mut rounds = 0;
     loop {
@@ -180,24 +185,6 @@ async fn run(scene: &Scene, call: Call) -> Result<Answer, Error> {
             }
             _ => return answer(scene, &source, &call, ended),
         }
-    }
-}
-
-/// Has a call recorded that gets no further than the door; answers what is to be said of it.
-async fn refused(
-    scene: &Scene,
-    session: SessionId,
-    call: &Call,
-    round: Round,
-    error: Error,
-) -> Error {
-    // As it was named: nobody looks it up.
-    let server = ServerId::from(scene.through.as_deref().unwrap_or_default());
-    let request = request(scene, session, server, call, round, Upstream::default());
-    let mut running = broker::refuse(&scene.api.ctx, &scene.caller, request, error);
-    match calls::end(scene, &mut running).await.map(|ended| ended.outcome) {
-        Ok(Err(error)) | Err(error) => error,
-        Ok(Ok(_)) => Error::internal("a refused call was answered"),
     }
 }
 

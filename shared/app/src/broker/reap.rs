@@ -108,6 +108,7 @@ async fn reap_one(ctx: &Ctx, name: &CallName) -> Result<bool, Error> {
                 "status": status,
                 "errorCode": code,
             }),
+            node: orphan.node,
         },
     )
     .await?;

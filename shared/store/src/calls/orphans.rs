@@ -2,7 +2,7 @@
 
 use domain::{
     Timestamp,
-    ids::{AuthorizationId, ExecutionId, InvocationId, SessionId, TenantId},
+    ids::{AuthorizationId, ExecutionId, InvocationId, NodeId, SessionId, TenantId},
     json::Sha256Digest,
 };
 use serde_json::Value;
@@ -15,6 +15,8 @@ use crate::{Db, StoreError, Tx};
 pub struct Orphan {
     pub name: CallName,
     pub invocation: InvocationId,
+    /// That had it last.
+    pub node: NodeId,
     pub session: SessionId,
     pub authorization: Option<AuthorizationId>,
     pub sent_at: Option<Timestamp>,
@@ -54,7 +56,7 @@ pub async fn orphan(
     at: Timestamp,
 ) -> Result<Option<Orphan>, StoreError> {
     let row = sqlx::query!(
-        r#"SELECT invocation_id, session_id, authorization_id, sent_at, raw_sha256, result_sha256,
+        r#"SELECT invocation_id, node_id, session_id, authorization_id, sent_at, raw_sha256, result_sha256,
                   created_at, attempts, (parked OR state = 'waiting') AND resumable_until IS NOT NULL AS "left!"
          FROM tool_calls c
          WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND state <> 'ended'
@@ -72,6 +74,7 @@ pub async fn orphan(
     Ok(row.map(|row| Orphan {
         name: name.clone(),
         invocation: InvocationId(row.invocation_id),
+        node: NodeId(row.node_id),
         session: SessionId(row.session_id),
         authorization: row.authorization_id.map(AuthorizationId),
         sent_at: row.sent_at,

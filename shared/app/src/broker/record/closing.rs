@@ -4,6 +4,7 @@ use backon::Retryable;
 use domain::{
     Code, Error, Retry, Timestamp,
     audit::{self, InvocationRecord},
+    ids::NodeId,
     invocation::Status,
     json::Sha256Digest,
     limits,
@@ -158,6 +159,7 @@ impl Record {
         });
         let duration = self.began.elapsed();
         OwnedClosing {
+            node: ctx.node,
             at,
             leaf,
             duration_ms: millis(duration),
@@ -272,6 +274,7 @@ impl End {
 /// What a close needs beyond the record; kept while it is tried again.
 #[derive(Debug)]
 struct OwnedClosing {
+    node: NodeId,
     at: Timestamp,
     leaf: Sha256Digest,
     duration_ms: i64,
@@ -309,6 +312,7 @@ impl OwnedClosing {
             at: self.at,
             leaf: self.leaf,
             event: &self.event,
+            node: self.node,
         }
     }
 }
