@@ -4,6 +4,9 @@
 #   BIN_DIR       where the programs are (target/debug)
 #   CHROMIUM      the browser (chromium of the distribution, which is installed where it is missing)
 #   SCREENSHOTS   folder for pictures; unset: none are taken
+#   PROTECTED     an MCP server with an authorization server of its own (ours is started)
+#   PROVIDER      origin of that authorization server; its pages have links #allow and #deny
+#   JOURNEYS      a regular expression: only journeys whose names match are walked
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -65,9 +68,11 @@ start() { # start <name> <argument…>
 }
 start bailiwick-demo --listen 127.0.0.1:0
 upstream=$url
-start protected-peer
-protected=$url
-BAILIWICK_EGRESS_ALLOW=127.0.0.1 start bailiwick up --data-dir "$work/data" --listen 127.0.0.1:0
+if [ -z "${PROTECTED:-}" ]; then
+    start protected-peer
+    PROTECTED=$url PROVIDER=
+fi
+BAILIWICK_EGRESS_ALLOW=127.0.0.1,localhost start bailiwick up --data-dir "$work/data" --listen 127.0.0.1:0
 
-CHROMIUM=$CHROMIUM SERVICE=$url UPSTREAM=$upstream PROTECTED=$protected DATA=$work/data \
-    SCREENSHOTS=${SCREENSHOTS:-} "$node" "$here/journeys.mjs"
+CHROMIUM=$CHROMIUM SERVICE=$url UPSTREAM=$upstream PROTECTED=$PROTECTED PROVIDER=${PROVIDER:-} DATA=$work/data \
+    SCREENSHOTS=${SCREENSHOTS:-} JOURNEYS=${JOURNEYS:-} "$node" "$here/journeys.mjs"

@@ -26,4 +26,5 @@ PYTHONDONTWRITEBYTECODE=1 "$RIG_HOME/venv/mcp1/bin/python" "$here/prove.py" \
 # Asked for a part of it, that is all.
 if [ $# = 0 ]; then
     BIN_DIR="$bin" SHARED="$shared" "$here/schemathesis.sh"
+    BIN_DIR="$bin" SHARED="$shared" "$here/consent.sh"
 fi
