@@ -27,6 +27,7 @@ pub async fn record(
         Via::Console(id) => (Some(caller.user), format!("console:{id}")),
         Via::Token(id) => (Some(caller.user), format!("token:{id}")),
         Via::Gateway(id) => (Some(caller.user), format!("gateway:{id}")),
+        Via::Company(_) => (Some(caller.user), "gateway:company".to_owned()),
     };
     append(ctx, tx, (actor, &via), action, subject, &details).await
 }

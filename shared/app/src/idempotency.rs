@@ -332,7 +332,9 @@ fn keyed(caller: &Caller, request: Request<'_>) -> Result<Keyed, Error> {
     let credential = match caller.via {
         Via::Token(id) | Via::Gateway(id) => id.0,
         Via::Console(id) => id.0,
-        Via::Operator => return Err(Error::internal("the operator sends no idempotency key")),
+        Via::Operator | Via::Company(_) => {
+            return Err(Error::internal("only requests to the REST API have an idempotency key"));
+        }
     };
     // With the key, so that the digest says nothing of the body to whoever does not know the key.
     let body = [request.key.as_bytes(), b"\n", request.body].concat();

@@ -6,7 +6,7 @@ use domain::{
 };
 use store::{Db, tokens::Holder, web_sessions::SignedIn};
 
-use crate::Ctx;
+use crate::{Ctx, company};
 
 /// The person who holds `token`; `via` is the door that they came through.
 ///
@@ -17,6 +17,21 @@ pub async fn authenticate(
     via: fn(TokenId) -> Via,
 ) -> Result<Caller, Error> {
     holder_of(&ctx.db, token, ctx.now(), via).await
+}
+
+/// The person who holds `token` at the gateway's endpoint whose address is `audience`: one of ours, or one
+/// that the issuer of their company made.
+///
+/// As [`authenticate`]; besides `DENIED` for a company's token without the scope `mcp:call`.
+pub async fn authenticate_at_gateway(
+    ctx: &Ctx,
+    token: &str,
+    audience: String,
+) -> Result<Caller, Error> {
+    if token.starts_with(token::PREFIX) {
+        return authenticate(ctx, token, Via::Gateway).await;
+    }
+    company::access::authenticate(ctx, token, audience).await
 }
 
 /// The same before there is a whole [`Ctx`].
@@ -52,6 +67,7 @@ pub async fn authenticate_browser(ctx: &Ctx, cookie: &str) -> Result<Caller, Err
 pub async fn recheck(ctx: &Ctx, before: &Caller) -> Result<Caller, Error> {
     let (token, via): (_, fn(TokenId) -> Via) = match before.via {
         Via::Operator => return Ok(before.clone()),
+        Via::Company(_) => return company::access::recheck(ctx, before).await,
         Via::Console(id) => {
             let idle = limits::WEB_SESSION_IDLE_SECONDS.seconds();
             let mut tx = ctx.begin(before.tenant).await?;

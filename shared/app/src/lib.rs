@@ -9,6 +9,7 @@ pub mod broker;
 pub mod builtin;
 pub mod cas;
 pub mod clock;
+pub mod company;
 pub mod connections;
 pub mod definitions;
 pub mod delegation;

@@ -4,15 +4,15 @@
 mod mode;
 
 use domain::{
-    Caller, Code, Error, Role, Scope,
-    ids::{ProjectId, ServerId, SessionId, TokenId},
+    Caller, Code, Error, Role, Scope, Via,
+    ids::{ProjectId, ServerId, SessionId},
     limits,
     permission::{ApprovalMode, EpochReason},
 };
 pub use mode::set_mode;
 use serde_json::json;
 pub use store::sessions::Session;
-use store::{Tx, epochs::Epoch};
+use store::{Tx, epochs::Epoch, sessions::DefaultFor};
 
 use crate::{
     Ctx, audit, events, permissions,
@@ -152,17 +152,23 @@ pub async fn archive(ctx: &Ctx, caller: &Caller, id: SessionId) -> Result<Sessio
     Ok(session)
 }
 
-/// The session of a gateway request that names none: one per person and token, made when first
-/// needed; an archived one is followed by another.
+/// The session of a gateway request that names none: one per person and token, or per person who calls
+/// with tokens of their company; made when first needed; an archived one is followed by another.
 ///
 /// `DENIED` for a token of single sessions: it names one in the path.
 pub async fn default_for(ctx: &Ctx, caller: &Caller) -> Result<SessionId, Error> {
-    let token = caller.token().ok_or_else(|| Error::new(Code::Denied, "this needs a token"))?;
+    let calls = match caller.via {
+        Via::Token(token) | Via::Gateway(token) => DefaultFor::Token(token),
+        Via::Company(_) => DefaultFor::Company,
+        Via::Operator | Via::Console(_) => {
+            return Err(Error::new(Code::Denied, "this needs a token"));
+        }
+    };
     let mut tx = ctx.begin(caller.tenant).await?;
-    let mut id = store::sessions::default_of(&mut tx, caller.user, token).await?;
+    let mut id = store::sessions::default_of(&mut tx, caller.user, calls).await?;
     if id.is_none() {
         unlimited(caller)?;
-        id = make_default(ctx, &mut tx, caller, token).await?;
+        id = make_default(ctx, &mut tx, caller, calls).await?;
         tx.commit().await?;
     }
     match id {
@@ -177,18 +183,21 @@ async fn make_default(
     ctx: &Ctx,
     tx: &mut Tx,
     caller: &Caller,
-    token: TokenId,
+    calls: DefaultFor,
 ) -> Result<Option<SessionId>, Error> {
-    let name = store::tokens::name(tx, caller.user, token).await?.unwrap_or_default();
-    let title = format!("Gateway: {name}");
+    let name = match calls {
+        DefaultFor::Token(token) => store::tokens::name(tx, caller.user, token).await?,
+        DefaultFor::Company => Some("company account".to_owned()),
+    };
+    let title = format!("Gateway: {}", name.unwrap_or_default());
     let title: String = title.chars().take(limits::TITLE_CHARS.size()).collect();
     let mut session = blank(ctx, caller, &title);
-    session.gateway_token = Some(token);
+    session.default_for = Some(calls);
     if insert(ctx, tx, caller, &session).await? {
         return Ok(Some(session.id));
     }
-    // Another request of the token was faster; it has committed, or we would still wait for it.
-    Ok(store::sessions::default_of(tx, caller.user, token).await?)
+    // Another request was faster; it has committed, or we would still wait for it.
+    Ok(store::sessions::default_of(tx, caller.user, calls).await?)
 }
 
 /// A session of the caller's own, for reading.
@@ -323,7 +332,7 @@ fn blank(ctx: &Ctx, caller: &Caller, title: &str) -> Session {
         mode: ApprovalMode::AskForDangerous,
         enabled_source_ids: None,
         epoch: ctx.mint(),
-        gateway_token: None,
+        default_for: None,
         created_at: ctx.now(),
         archived_at: None,
     }

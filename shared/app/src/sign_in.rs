@@ -138,6 +138,10 @@ async fn begin(ctx: &Ctx, account: &Account) -> Result<Begun, Error> {
     if present.is_none() || present != account.password_hash {
         return Err(refused());
     }
+    if !store::company::takes_passwords(&mut tx).await? {
+        tracing::info!(user = %account.user, "a password was right, and the tenant takes none");
+        return Err(refused());
+    }
     let (new, cookie) = web_sessions::begin(ctx, &mut tx, account.user).await?;
     let user = store::users::get(&mut tx, account.user).await?.ok_or_else(refused)?;
     let caller = identity::signed_in(SignedIn {

@@ -84,7 +84,7 @@ pub async fn add(ctx: &Ctx, caller: &Caller, new: NewUser) -> Result<User, Error
 
 /// A person with a password signs in, and decides: whoever makes one, or raises one, can decide
 /// themselves. So neither an agent's token, nor one that it minted, nor one with a limited reach.
-fn can_decide(caller: &Caller) -> Result<(), Error> {
+pub(crate) fn can_decide(caller: &Caller) -> Result<(), Error> {
     caller.require_scope(Scope::Approve)?;
     if caller.reach != Reach::default() {
         return Err(Error::new(Code::Denied, "a token with a limited reach cannot manage people"));
@@ -159,7 +159,7 @@ async fn prepare(ctx: &Ctx, new: NewUser) -> Result<(User, Option<String>), Erro
     Ok((user, hash))
 }
 
-async fn insert(tx: &mut Tx, user: &User, hash: Option<&str>) -> Result<(), Error> {
+pub(crate) async fn insert(tx: &mut Tx, user: &User, hash: Option<&str>) -> Result<(), Error> {
     store::users::insert(tx, user, hash).await.map_err(taken)
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Code, Error,
+    Code, Error, Timestamp,
     ids::{ServerId, SessionId, TenantId, TokenId, UserId, WebSessionId},
 };
 
@@ -156,6 +156,8 @@ pub enum Via {
     Token(TokenId),
     /// An MCP request with this token.
     Gateway(TokenId),
+    /// An MCP request with a token of the company's issuer, which is good until then.
+    Company(Timestamp),
 }
 
 /// An authenticated person, as far as this request reaches. Made only by `app::identity`.
@@ -190,7 +192,7 @@ impl Caller {
     pub fn token(&self) -> Option<TokenId> {
         match self.via {
             Via::Token(id) | Via::Gateway(id) => Some(id),
-            Via::Operator | Via::Console(_) => None,
+            Via::Operator | Via::Console(_) | Via::Company(_) => None,
         }
     }
 }

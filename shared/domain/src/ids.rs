@@ -63,6 +63,8 @@ uuid_ids! {
     NodeId;
     /// One try to connect by OAuth.
     OauthAttemptId;
+    /// One try to sign in at the company's issuer.
+    CompanySignInId;
     /// A recorded change of configuration, identity or policy.
     AuditEventId;
 }

@@ -3,9 +3,11 @@
 //! **Invariant:** nothing here does I/O, reads a clock or draws randomness; every function takes
 //! `now` and identifiers from its caller. Its tests need no runtime and no database.
 
+pub mod access_token;
 pub mod audit;
 pub mod builtin;
 pub mod caller;
+pub mod company;
 pub mod connection;
 pub mod delegation;
 pub mod elicitation;

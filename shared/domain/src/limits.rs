@@ -157,8 +157,21 @@ limits! {
     DELEGATION_SECONDS = 30, up to 60, "s", "a token that tells a server of ours for whom one request is made: it is made right before the request leaves";
     DELEGATION_SWEEP_SECONDS = 60, up to 600, "s", "how often tokens that were used are forgotten";
     DELEGATION_KEEP_SECONDS = 600, up to 3_600, "s", "that such a token was used is remembered for this long after its end: clocks of nodes may differ by less";
+    COMPANY_KEYS_SECONDS = 600, up to 3_600, "s", "metadata and keys of a company's issuer are asked anew when they are this old: a key that was withdrawn is good for no longer";
+    COMPANY_KEYS_STALE_SECONDS = 3_600, up to 14_400, "s", "and kept for so much longer while the issuer cannot be asked";
+    COMPANY_KEYS_RENEWAL_SECONDS = 60, up to 600, "s", "an issuer is asked for its keys at most once in this time because of a key that is not known";
+    COMPANY_TOKEN_LEEWAY_SECONDS = 30, up to 120, "s", "tokens of a company's issuer are taken for this long after their end and before their beginning: clocks differ";
+
+    COMPANY_SIGN_IN_SECONDS = 600, up to 900, "s", "from the click to the answer of the company's issuer; people look for their second factor";
+    COMPANY_SIGN_INS = 10_000, up to 100_000, "sign-ins", "of one tenant that may be under way; whoever comes then waits";
+    COMPANY_SWEEP_SECONDS = 60, up to 600, "s", "how often sign-ins that nobody ended are forgotten";
+    COMPANY_NAME_CHARS = 60, up to 60, "characters", "name of a company's sign-in, on its button";
+    COMPANY_ROLES = 50, up to 50, "values", "of a claim that give a role";
+    COMPANY_AUDIENCES = 10, up to 10, "audiences", "besides its own address that a gateway goes by";
+    COMPANY_CLAIM_CHARS = 200, up to 200, "characters", "name or value of a claim";
 
     // Names and people.
+    SUBJECT_CHARS = 255, up to 255, "characters", "the subject that an issuer knows a person by (OpenID Connect Core, section 2)";
     TOOL_ID_CHARS = 36, up to 36, "characters", "id of a tool";
     AGENT_NAME_CHARS = 64, up to 64, "characters", "name of a tool as models see it";
     TITLE_CHARS = 200, up to 200, "characters", "title of a session, project or token";

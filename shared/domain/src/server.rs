@@ -18,12 +18,15 @@ use serde::{Deserialize, Serialize};
 
 pub use contact::Contact;
 pub use endpoint::UrlRules;
+pub(crate) use form::null_keeps;
 pub use form::{OAuthForm, SecretForm, SecretText, ServerForm, SubmittedSecret};
 pub use governance::{Governance, GovernanceForm};
 pub use import::{ImportEntry, read_import};
+pub(crate) use oauth::{check_field, is_web_url, secret};
 pub use oauth::{OAuthSettings, Registration};
 pub use secrets::{Known, KnownSecrets, Place, SecretEdit, SecretEdits, edit_secrets};
 pub use validate::FormRules;
+pub(crate) use validate::Mistakes;
 pub use variables::{
     Destination, PROGRAMS, Part, ValidVariable, VariableForm, Variables, expand, is_variable_name,
     missing_variable, references, variable_elsewhere, variables,

@@ -16,6 +16,7 @@ mod answer;
 mod authorize;
 mod challenge;
 mod client;
+mod company;
 mod discovery;
 mod failure;
 mod grant;
@@ -26,6 +27,7 @@ mod wire;
 
 pub use challenge::Challenge;
 pub use client::{AuthMethod, Client, ExposedClient};
+pub use company::{Identity, Provider, SignIn, SignInFailure};
 pub use failure::{Denial, OAuthFailure, step};
 pub use server::{AuthorizationServer, Discovered, same_issuer};
 
@@ -35,6 +37,7 @@ use wire::Wire;
 #[derive(Clone)]
 pub struct OAuthClient {
     wire: Wire,
+    providers: company::Providers,
 }
 
 /// What is known before discovery.
@@ -70,6 +73,8 @@ pub struct Tokens {
     pub access_token: SecretString,
     /// `None` at a refresh: the old one stays good (RFC 6749, section 6).
     pub refresh_token: Option<SecretString>,
+    /// Who signed in, where the scope `openid` was asked for. Not verified.
+    pub id_token: Option<SecretString>,
     /// `None`: unknown (missing, zero, negative, no number). At most ten years.
     pub expires_in: Option<Duration>,
     /// `None`: as was asked.
@@ -79,7 +84,7 @@ pub struct Tokens {
 impl OAuthClient {
     #[must_use]
     pub fn new(http: GuardedHttp) -> Self {
-        Self { wire: Wire::new(http) }
+        Self { wire: Wire::new(http), providers: company::Providers::default() }
     }
 
     /// Finds the authorization server of the MCP server at `server` (RFC 9728, RFC 8414, OpenID Connect Discovery).
@@ -118,7 +123,7 @@ impl OAuthClient {
         resource: &str,
         scopes: &[String],
     ) -> Authorization {
-        authorize::authorize(server, client, redirect_uri, resource, scopes)
+        authorize::authorize(server, client, redirect_uri, Some(resource), scopes)
     }
 
     /// Changes the code of a callback into tokens. Once, whatever the answer: a code is good for one exchange.
@@ -132,7 +137,7 @@ impl OAuthClient {
         verifier: &SecretString,
     ) -> Result<Tokens, OAuthFailure> {
         let grant = grant::Grant { wire: &self.wire, server, client };
-        grant.exchange(redirect_uri, resource, code, verifier).await
+        grant.exchange(redirect_uri, Some(resource), code, verifier).await
     }
 
     /// New tokens for a refresh token. The scopes stay: none are asked for.

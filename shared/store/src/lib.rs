@@ -11,6 +11,7 @@ pub mod authorizations;
 pub mod builtin;
 pub mod calls;
 pub mod cas;
+pub mod company;
 pub mod connections;
 pub mod delegation;
 pub mod doctor;

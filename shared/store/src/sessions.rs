@@ -21,10 +21,28 @@ pub struct Session {
     pub enabled_source_ids: Option<Vec<ServerId>>,
     /// The present state of permissions.
     pub epoch: PermissionEpochId,
-    /// Whose default session at the gateway it is.
-    pub gateway_token: Option<TokenId>,
+    /// For which calls it is the default session at the gateway.
+    pub default_for: Option<DefaultFor>,
     pub created_at: Timestamp,
     pub archived_at: Option<Timestamp>,
+}
+
+/// Calls of one person at the gateway that name no session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultFor {
+    /// Those with this token.
+    Token(TokenId),
+    /// Those with tokens of the company's issuer, of which we keep none.
+    Company,
+}
+
+impl DefaultFor {
+    fn token(self) -> Option<Uuid> {
+        match self {
+            Self::Token(token) => Some(token.0),
+            Self::Company => None,
+        }
+    }
 }
 
 struct Row {
@@ -36,6 +54,7 @@ struct Row {
     enabled_source_ids: Option<Vec<String>>,
     permission_epoch_id: Uuid,
     gateway_token_id: Option<Uuid>,
+    company_default: bool,
     created_at: Timestamp,
     archived_at: Option<Timestamp>,
 }
@@ -54,7 +73,10 @@ impl TryFrom<Row> for Session {
             mode,
             enabled_source_ids: row.enabled_source_ids.map(server_ids),
             epoch: PermissionEpochId(row.permission_epoch_id),
-            gateway_token: row.gateway_token_id.map(TokenId),
+            default_for: match row.gateway_token_id {
+                Some(token) => Some(DefaultFor::Token(TokenId(token))),
+                None => row.company_default.then_some(DefaultFor::Company),
+            },
             created_at: row.created_at,
             archived_at: row.archived_at,
         })
@@ -66,23 +88,22 @@ macro_rules! select {
         sqlx::query_as!(
             Row,
             "SELECT session_id, owner_user_id, project_id, title, approval_mode, enabled_source_ids,
-                    permission_epoch_id, gateway_token_id, created_at, archived_at
+                    permission_epoch_id, gateway_token_id, company_default, created_at, archived_at
              FROM sessions WHERE tenant_id = $1 AND " + $rest,
             $($argument),*
         )
     };
 }
 
-/// False: the token has a living default session already, and nothing was inserted.
+/// False: there is a living default session for the same calls already, and nothing was inserted.
 pub async fn insert(tx: &mut Tx, session: &Session) -> Result<bool, StoreError> {
     let sources = texts(session.enabled_source_ids.as_deref());
     let done = sqlx::query!(
         "INSERT INTO sessions (tenant_id, session_id, owner_user_id, project_id, title, approval_mode,
-                               enabled_source_ids, permission_epoch_id, gateway_token_id, created_at,
-                               archived_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-         ON CONFLICT (gateway_token_id, tenant_id)
-             WHERE archived_at IS NULL AND gateway_token_id IS NOT NULL DO NOTHING",
+                               enabled_source_ids, permission_epoch_id, gateway_token_id,
+                               company_default, created_at, archived_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+         ON CONFLICT DO NOTHING",
         tx.tenant().0,
         session.id.0,
         session.owner.0,
@@ -91,7 +112,8 @@ pub async fn insert(tx: &mut Tx, session: &Session) -> Result<bool, StoreError> 
         session.mode.as_str(),
         sources.as_deref(),
         session.epoch.0,
-        session.gateway_token.map(|id| id.0),
+        session.default_for.and_then(DefaultFor::token),
+        session.default_for == Some(DefaultFor::Company),
         session.created_at,
         session.archived_at,
     )
@@ -166,18 +188,19 @@ pub async fn list(
     rows.into_iter().map(|row| Ok(row.try_into()?)).collect()
 }
 
-/// The living default session of a person's token at the gateway.
+/// The living default session of a person's calls at the gateway.
 pub async fn default_of(
     tx: &mut Tx,
     owner: UserId,
-    token: TokenId,
+    calls: DefaultFor,
 ) -> Result<Option<SessionId>, StoreError> {
     let id = sqlx::query_scalar!(
         "SELECT session_id FROM sessions
-         WHERE tenant_id = $1 AND gateway_token_id = $2 AND owner_user_id = $3 AND archived_at IS NULL",
+         WHERE tenant_id = $1 AND owner_user_id = $2 AND archived_at IS NULL
+           AND CASE WHEN $3::uuid IS NULL THEN company_default ELSE gateway_token_id = $3 END",
         tx.tenant().0,
-        token.0,
         owner.0,
+        calls.token(),
     )
     .fetch_optional(tx.conn())
     .await?;

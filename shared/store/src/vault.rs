@@ -28,6 +28,10 @@ pub enum Purpose {
     /// What we are registered as at an authorization server; its row is the redirect URI, in the place of
     /// the server, and the issuer.
     OauthClient,
+    /// The client secret of the tenant's company sign-in; the tenant has one.
+    CompanySecret,
+    /// A sign-in at the company's issuer; its row is the sign-in.
+    CompanySignIn,
     /// A variable of the tenant; its row has no server.
     TenantVariable,
     /// The `Mcp-Session-Id` of an older MCP client; its row is a token and its person.
@@ -45,6 +49,8 @@ impl Purpose {
             Self::Credential => "credential",
             Self::OauthAttempt => "oauth_attempt",
             Self::OauthClient => "oauth_client",
+            Self::CompanySecret => "company_secret",
+            Self::CompanySignIn => "company_sign_in",
             Self::TenantVariable => "tenant_variable",
             Self::GatewaySession => "gateway_session",
             Self::RequestState => "request_state",

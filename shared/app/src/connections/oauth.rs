@@ -111,7 +111,7 @@ pub(crate) async fn sweep(ctx: &Ctx, tenant: TenantId) -> Result<(), Error> {
 }
 
 /// 256 random bits as base64url, and their digest, which is all that is stored.
-fn secret() -> Result<(SecretString, Sha256Digest), Error> {
+pub(crate) fn secret() -> Result<(SecretString, Sha256Digest), Error> {
     let mut bytes = Zeroizing::new([0; 32]);
     getrandom::fill(bytes.as_mut_slice()).map_err(|error| Error::internal(error.to_string()))?;
     let text = URL_SAFE_NO_PAD.encode(bytes.as_slice());
@@ -119,7 +119,7 @@ fn secret() -> Result<(SecretString, Sha256Digest), Error> {
     Ok((SecretString::from(text), digest))
 }
 
-fn digest_of(text: &str) -> Sha256Digest {
+pub(crate) fn digest_of(text: &str) -> Sha256Digest {
     Sha256Digest(digest(text.as_bytes()))
 }
 

@@ -78,7 +78,7 @@ pub enum SubmittedSecret {
 }
 
 /// Tells `null` from a member that is left out.
-fn null_keeps<'de, D: Deserializer<'de>>(
+pub(crate) fn null_keeps<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SubmittedSecret>, D::Error> {
     let value = Option::<SecretText>::deserialize(deserializer)?;

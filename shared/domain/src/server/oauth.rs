@@ -69,7 +69,7 @@ pub(super) fn check(
             mistakes.add(&format!("/oauth/scopes/{index}"), "is no scope");
         }
     }
-    let client_secret = secret(form.client_secret, known.client_secret, mistakes);
+    let client_secret = secret("/oauth/clientSecret", form.client_secret, known.client_secret, mistakes);
     if matches!(client_secret, SecretEdit::Keep | SecretEdit::Set(_)) && form.client_id.is_empty() {
         mistakes.add("/oauth/clientSecret", "needs a client id");
     }
@@ -83,13 +83,19 @@ pub(super) fn check(
     (settings, client_secret)
 }
 
-fn secret(submitted: Option<SubmittedSecret>, exists: bool, mistakes: &mut Mistakes) -> SecretEdit {
+/// What a save does to a client secret at `path`.
+pub(crate) fn secret(
+    path: &str,
+    submitted: Option<SubmittedSecret>,
+    exists: bool,
+    mistakes: &mut Mistakes,
+) -> SecretEdit {
     match submitted {
         None if exists => SecretEdit::Delete,
         None => SecretEdit::Absent,
         Some(SubmittedSecret::Keep) if exists => SecretEdit::Keep,
         Some(SubmittedSecret::Keep) => {
-            mistakes.add("/oauth/clientSecret", "there is no value to keep");
+            mistakes.add(path, "there is no value to keep");
             SecretEdit::Absent
         }
         // `""` clears.
@@ -98,20 +104,20 @@ fn secret(submitted: Option<SubmittedSecret>, exists: bool, mistakes: &mut Mista
         }
         Some(SubmittedSecret::Value(secret)) if secret.expose().is_empty() => SecretEdit::Absent,
         Some(SubmittedSecret::Value(secret)) => {
-            check_field("/oauth/clientSecret", secret.expose(), mistakes);
+            check_field(path, secret.expose(), mistakes);
             SecretEdit::Set(secret)
         }
     }
 }
 
-fn check_field(path: &str, value: &str, mistakes: &mut Mistakes) {
+pub(crate) fn check_field(path: &str, value: &str, mistakes: &mut Mistakes) {
     mistakes.at_most(path, value, limits::OAUTH_FIELD_CHARS);
     if value.chars().any(char::is_control) {
         mistakes.add(path, "must hold no control characters");
     }
 }
 
-fn is_web_url(text: &str) -> bool {
+pub(crate) fn is_web_url(text: &str) -> bool {
     Url::parse(text).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https")
             && url.has_host()

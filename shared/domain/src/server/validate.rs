@@ -20,16 +20,16 @@ use crate::{
 
 /// Mistakes of a form, each at its place.
 #[derive(Debug, Default)]
-pub(super) struct Mistakes(Vec<Value>);
+pub(crate) struct Mistakes(Vec<Value>);
 
 impl Mistakes {
     /// `path` is a JSON pointer into the form.
-    pub(super) fn add(&mut self, path: &str, message: impl Into<String>) {
+    pub(crate) fn add(&mut self, path: &str, message: impl Into<String>) {
         self.0.push(json!({ "path": path, "message": message.into() }));
     }
 
     /// Whether the text is short enough; adds a mistake where it is not.
-    pub(super) fn at_most(&mut self, path: &str, text: &str, limit: Limit) -> bool {
+    pub(crate) fn at_most(&mut self, path: &str, text: &str, limit: Limit) -> bool {
         let fits = text.chars().count() <= limit.size();
         if !fits {
             self.add(path, format!("must be at most {} {}", limit.default, limit.unit));
@@ -38,7 +38,7 @@ impl Mistakes {
     }
 
     /// Refuses `what` with all of them, where there is one.
-    pub(super) fn refuse(self, what: &str) -> Result<(), Error> {
+    pub(crate) fn refuse(self, what: &str) -> Result<(), Error> {
         if self.0.is_empty() {
             return Ok(());
         }

@@ -94,6 +94,11 @@ fn tokens(mut members: Map<String, Value>) -> Result<Map<String, Value>, OAuthFa
     if let Some(refresh) = refresh.filter(|one| one.as_str().is_some_and(|text| !text.is_empty())) {
         canonical.insert("refresh_token".to_owned(), refresh);
     }
+    // OpenID Connect Core, section 3.1.3.3.
+    let id_token = members.remove("id_token");
+    if let Some(id_token) = id_token.filter(Value::is_string) {
+        canonical.insert("id_token".to_owned(), id_token);
+    }
     if let Some(seconds) = members.get("expires_in").and_then(seconds) {
         canonical.insert("expires_in".to_owned(), json!(seconds));
     }

@@ -15,7 +15,7 @@ pub(super) fn authorize(
     server: &AuthorizationServer,
     client: &Client,
     redirect_uri: &Url,
-    resource: &str,
+    resource: Option<&str>,
     scopes: &[String],
 ) -> Authorization {
     let (challenge, verifier) = PkceCodeChallenge::new_random_sha256_len(RANDOM_BYTES);
@@ -25,8 +25,10 @@ pub(super) fn authorize(
     let mut request = oauth
         .authorize_url(|| CsrfToken::new_random_len(RANDOM_BYTES))
         .set_pkce_challenge(challenge)
-        .add_scopes(scopes.iter().cloned().map(Scope::new))
-        .add_extra_param("resource", resource.to_owned());
+        .add_scopes(scopes.iter().cloned().map(Scope::new));
+    if let Some(resource) = resource {
+        request = request.add_extra_param("resource", resource.to_owned());
+    }
     if scopes.iter().any(|scope| scope == "offline_access") {
         // OpenID Connect Core, section 11: without it the scope is ignored.
         request = request.add_extra_param("prompt", "consent");

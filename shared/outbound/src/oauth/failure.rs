@@ -46,6 +46,8 @@ pub mod step {
     pub const PKCE: &str = "pkce_s256_not_listed";
     /// An address is neither https nor loopback http that the operator listed.
     pub const INSECURE_URL: &str = "insecure_url";
+    /// The issuer publishes no usable signing keys (RFC 7517).
+    pub const KEYS: &str = "signing_keys";
     /// The authorization server registers no clients by itself (RFC 7591).
     pub const REGISTRATION: &str = "registration_not_offered";
 }

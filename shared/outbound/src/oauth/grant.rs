@@ -7,20 +7,45 @@ use domain::Error;
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, StatusCode, header};
 use oauth2::{
-    AuthType, AuthorizationCode, ClientId, ClientSecret, EndpointNotSet, EndpointSet, HttpRequest,
-    HttpResponse, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, RevocationUrl,
-    StandardRevocableToken, TokenResponse, TokenUrl,
-    basic::{BasicClient, BasicTokenResponse},
+    AuthType, AuthorizationCode, ClientId, ClientSecret, EndpointNotSet, EndpointSet,
+    ExtraTokenFields, HttpRequest, HttpResponse, PkceCodeVerifier, RedirectUrl, RefreshToken,
+    RequestTokenError, RevocationUrl, StandardRevocableToken, StandardTokenResponse, TokenResponse,
+    TokenUrl,
+    basic::{
+        BasicErrorResponse, BasicRevocationErrorResponse, BasicTokenIntrospectionResponse,
+        BasicTokenType,
+    },
 };
 use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::{
     AuthMethod, AuthorizationServer, Client, Denial, OAuthFailure, Tokens, answer, wire::Wire,
 };
 
-type Oauth =
-    BasicClient<EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointSet>;
+/// What a token endpoint gives besides (OpenID Connect Core, section 3.1.3.3).
+#[derive(Debug, Serialize, Deserialize)]
+struct Besides {
+    id_token: Option<String>,
+}
+
+impl ExtraTokenFields for Besides {}
+
+type Answered = StandardTokenResponse<Besides, BasicTokenType>;
+
+type Oauth = oauth2::Client<
+    BasicErrorResponse,
+    Answered,
+    BasicTokenIntrospectionResponse,
+    StandardRevocableToken,
+    BasicRevocationErrorResponse,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointSet,
+>;
 
 /// One client at one authorization server.
 pub(super) struct Grant<'a> {
@@ -33,19 +58,21 @@ impl Grant<'_> {
     pub(super) async fn exchange(
         &self,
         redirect_uri: &Url,
-        resource: &str,
+        resource: Option<&str>,
         code: &SecretString,
         verifier: &SecretString,
     ) -> Result<Tokens, OAuthFailure> {
         let redirect = RedirectUrl::from_url(redirect_uri.clone());
         let oauth = self.oauth();
-        let answered = oauth
+        let mut request = oauth
             .exchange_code(AuthorizationCode::new(code.expose_secret().to_owned()))
             .set_pkce_verifier(PkceCodeVerifier::new(verifier.expose_secret().to_owned()))
-            .set_redirect_uri(Cow::Owned(redirect))
-            .add_extra_param("resource", resource)
-            .request_async(&self.sender(&self.server.token_endpoint, false))
-            .await;
+            .set_redirect_uri(Cow::Owned(redirect));
+        if let Some(resource) = resource {
+            request = request.add_extra_param("resource", resource);
+        }
+        let answered =
+            request.request_async(&self.sender(&self.server.token_endpoint, false)).await;
         tokens(&answered.map_err(failed)?)
     }
 
@@ -83,7 +110,7 @@ impl Grant<'_> {
 
     fn oauth(&self) -> Oauth {
         let client_id = ClientId::new(self.client.client_id.clone());
-        let mut oauth = BasicClient::new(client_id)
+        let mut oauth = oauth2::Client::new(client_id)
             .set_token_uri(TokenUrl::from_url(self.server.token_endpoint.clone()))
             .set_auth_type(match self.client.auth_method {
                 AuthMethod::Basic => AuthType::BasicAuth,
@@ -131,7 +158,7 @@ pub(super) fn response(status: StatusCode, body: Vec<u8>) -> HttpResponse {
     response
 }
 
-fn tokens(answered: &BasicTokenResponse) -> Result<Tokens, OAuthFailure> {
+fn tokens(answered: &Answered) -> Result<Tokens, OAuthFailure> {
     let secret = |text: &str| SecretString::from(text.to_owned());
     let access_token = answered.access_token().secret();
     // It goes into a header (RFC 6750, section 2.1).
@@ -141,6 +168,7 @@ fn tokens(answered: &BasicTokenResponse) -> Result<Tokens, OAuthFailure> {
     Ok(Tokens {
         access_token: secret(access_token),
         refresh_token: answered.refresh_token().map(|token| secret(token.secret())),
+        id_token: answered.extra_fields().id_token.as_deref().map(secret),
         expires_in: answered.expires_in(),
         scopes: answered
             .scopes()

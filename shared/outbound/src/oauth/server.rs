@@ -46,7 +46,7 @@ pub struct AuthorizationServer {
 }
 
 impl AuthorizationServer {
-    /// What the metadata says, where its addresses are ones that may be used at all.
+    /// What the metadata says, where its addresses are ones that may be used at all, and PKCE is listed.
     pub(super) fn new(
         metadata: AuthorizationMetadata,
         configured_host: String,
@@ -57,6 +57,16 @@ impl AuthorizationServer {
         if !methods.iter().any(|method| method == "S256") {
             return Err(OAuthFailure::at(step::PKCE));
         }
+        Self::described(metadata, configured_host, rules)
+    }
+
+    /// The same of an issuer that people sign in at: many take PKCE and do not list it (OpenID Connect
+    /// Discovery has no member for it), and the nonce protects the code besides.
+    pub(super) fn described(
+        metadata: AuthorizationMetadata,
+        configured_host: String,
+        rules: &EgressRules,
+    ) -> Result<Self, OAuthFailure> {
         let more = &metadata.additional_fields;
         let flag = |name: &str| more.get(name).and_then(Value::as_bool).unwrap_or(false);
         let destination = Destination::Learned { configured_host: configured_host.clone() };
