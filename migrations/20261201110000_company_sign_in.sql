@@ -59,6 +59,8 @@ CREATE TABLE company_sign_ins (
     sign_in_id     uuid NOT NULL,
     state_digest   bytea NOT NULL,
     browser_digest bytea NOT NULL,
+    -- SHA-256 of where it was begun from.
+    network_digest bytea NOT NULL,
     -- Of the issuer's settings.
     revision       bigint NOT NULL,
     -- NULL: whoever comes back. Otherwise this person links their account.
@@ -73,8 +75,10 @@ CREATE TABLE company_sign_ins (
     FOREIGN KEY (tenant_id, user_id) REFERENCES users,
     CONSTRAINT company_sign_ins_state_key UNIQUE (state_digest),
     CONSTRAINT company_sign_in_digests_are_sha256
-        CHECK (octet_length(state_digest) = 32 AND octet_length(browser_digest) = 32)
+        CHECK (octet_length(state_digest) = 32 AND octet_length(browser_digest) = 32
+               AND octet_length(network_digest) = 32)
 );
+CREATE INDEX company_sign_ins_network ON company_sign_ins (network_digest, tenant_id);
 CREATE INDEX company_sign_ins_expires ON company_sign_ins (expires_at);
 CALL protect_tenant_table('company_sign_ins', 'SELECT, INSERT, DELETE');
 
@@ -96,6 +100,20 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
       AND (c.tenant_claim IS NULL OR p_claims -> c.tenant_claim = to_jsonb(c.tenant_value))
     LIMIT 2
 $$;
+
+-- Whether a tenant's own people can be told from those of every other tenant whose gateway takes tokens of
+-- that issuer: by the same claim, with another value. Two tenants that save at once go one after the other.
+CREATE FUNCTION company_issuer_is_distinct(p_tenant uuid, p_issuer text, p_claim text, p_value text)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('company issuer ' || p_issuer, 0));
+    RETURN NOT EXISTS (
+        SELECT FROM company_issuers c
+        WHERE c.issuer = p_issuer AND c.gateway_tokens AND c.enabled AND c.tenant_id <> p_tenant
+          AND (c.tenant_claim IS DISTINCT FROM p_claim OR c.tenant_claim IS NULL
+               OR c.tenant_value = p_value));
+END $$;
 
 -- Sessions of whichever tenant, for the function below.
 CREATE INDEX sessions_id ON sessions (session_id);

@@ -7,6 +7,7 @@
 //! by their browser session alone; a bearer token opens no page.
 
 mod callback;
+mod company;
 mod confirm;
 mod connections;
 pub(crate) mod cookie;
@@ -42,6 +43,9 @@ pub(crate) fn routes() -> Router<Api> {
         .route(paths::HOME, get(sign_in::home))
         .route(paths::SIGN_IN, get(sign_in::which_tenant))
         .route(paths::TENANT_SIGN_IN, get(sign_in::page).post(sign_in::submit))
+        .route(paths::COMPANY_START, get(company::start))
+        .route(paths::COMPANY_CALLBACK, get(company::receive))
+        .route(paths::COMPANY_ACCOUNT_PAGE, post(company::submit))
         .route(paths::SIGN_OUT, post(sign_in::sign_out))
         .route(paths::OAUTH_CALLBACK, get(callback::receive))
         .route(paths::PASSWORD_PAGE, get(password::page).post(password::submit))

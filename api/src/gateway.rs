@@ -36,7 +36,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use domain::{Caller, Code, Error, Scope, Via, ids::SessionId, limits};
+use domain::{Caller, Code, Error, Scope, ids::SessionId, limits};
 
 use crate::{
     Api, caller,
@@ -295,9 +295,16 @@ async fn enter(
         Box::new(metadata::refuse(error, challenge, &api.node, endpoint))
     };
     let token = caller::bearer(parts).map_err(|error| refuse(&error, Challenge::NoToken))?;
-    let caller = app::identity::authenticate(&api.ctx, token, Via::Gateway)
-        .await
-        .map_err(|error| refuse(&error, Challenge::InvalidToken))?;
+    let audience = metadata::address(&api.node, endpoint);
+    let caller = app::identity::authenticate_at_gateway(&api.ctx, token, audience).await.map_err(
+        |error| {
+            let lacks = error.code == Code::Denied;
+            refuse(
+                &error,
+                if lacks { Challenge::InsufficientScope } else { Challenge::InvalidToken },
+            )
+        },
+    )?;
     caller
         .require_scope(Scope::McpCall)
         .map_err(|error| refuse(&error, Challenge::InsufficientScope))?;

@@ -2,6 +2,7 @@
 
 pub mod authorizations;
 pub mod body;
+pub mod company;
 pub mod connections;
 pub mod epochs;
 pub mod events;
@@ -84,6 +85,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .merge(tokens::routes())
         .merge(users::routes())
         .merge(tenant::routes())
+        .merge(company::routes())
         .merge(variables::routes())
         .merge(login::routes())
         .merge(me::routes())

@@ -2,6 +2,7 @@
 
 mod broker;
 mod builtin;
+mod company;
 mod connections;
 mod cut_off;
 mod delegation;

@@ -9,6 +9,7 @@
 pub mod authorization_server;
 pub mod browser;
 pub mod children;
+pub mod company_issuer;
 pub mod conformance;
 pub mod peer;
 pub mod questions;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use app::{Ctx, broker, delegation, housekeeping, idempotency, permissions, tick::Tick};
+use app::{Ctx, broker, company, delegation, housekeeping, idempotency, permissions, tick::Tick};
 use domain::{Error, limits};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -39,6 +39,11 @@ pub const TICKS: &[Tick] = &[
         name: "forget-oauth-attempts",
         period: limits::ATTEMPT_SWEEP_SECONDS.seconds(),
         work: |ctx| Box::pin(async move { housekeeping::forget_attempts(&ctx).await }),
+    },
+    Tick {
+        name: "forget-company-sign-ins",
+        period: limits::COMPANY_SWEEP_SECONDS.seconds(),
+        work: |ctx| Box::pin(async move { company::forget_old(&ctx).await }),
     },
     Tick {
         name: "forget-idempotency-keys",

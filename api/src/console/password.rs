@@ -1,6 +1,9 @@
 //! The own password.
 
-use app::users::{self, Change};
+use app::{
+    company,
+    users::{self, Change},
+};
 use askama::Template;
 use axum::{
     extract::{RawQuery, State},
@@ -13,6 +16,7 @@ use super::{
     Current, Shell,
     form::Form,
     html, see,
+    text::shown,
     visitor::Visitor,
     words::{ENGLISH, fill},
 };
@@ -29,20 +33,58 @@ struct PasswordPage {
     problem: Option<String>,
     help: String,
     least: u64,
+    company: Option<Company>,
+}
+
+/// The person's account at their company's issuer.
+struct Company {
+    what: String,
+    linked: bool,
+    /// What was done about it just now.
+    done: Option<&'static str>,
 }
 
 impl PasswordPage {
-    fn of(visitor: &Visitor, changed: bool, problem: Option<String>) -> Self {
+    fn of(
+        visitor: &Visitor,
+        company: Option<Company>,
+        changed: bool,
+        problem: Option<String>,
+    ) -> Self {
         let shell = visitor.shell(ENGLISH.change_password, Current::Password);
         let least = limits::PASSWORD_CHARS_MIN.default;
         let help = fill(ENGLISH.new_password_help, &least.to_string());
-        Self { shell, changed, problem, help, least }
+        Self { shell, changed, problem, help, least, company }
     }
 }
 
-pub(super) async fn page(visitor: Visitor, RawQuery(query): RawQuery) -> Response {
-    let changed = query.as_deref() == Some(CHANGED);
-    html(StatusCode::OK, &PasswordPage::of(&visitor, changed, None))
+pub(super) async fn page(
+    State(api): State<Api>,
+    visitor: Visitor,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let query = query.as_deref();
+    let done = match query {
+        Some("linked") => Some(ENGLISH.company_now_linked),
+        Some("unlinked") => Some(ENGLISH.company_now_unlinked),
+        _ => None,
+    };
+    let company = company(&api, &visitor, done).await?;
+    Ok(html(StatusCode::OK, &PasswordPage::of(&visitor, company, query == Some(CHANGED), None)))
+}
+
+/// `None` where the tenant has no company sign-in.
+async fn company(
+    api: &Api,
+    visitor: &Visitor,
+    done: Option<&'static str>,
+) -> Result<Option<Company>, Error> {
+    let offered = company::offered(&api.ctx, visitor.tenant()).await?;
+    let Some(name) = offered.company else { return Ok(None) };
+    let caller = &visitor.caller;
+    let linked = !company::accounts_of(&api.ctx, caller, caller.user).await?.is_empty();
+    let words = if linked { ENGLISH.company_account_linked } else { ENGLISH.company_account_help };
+    Ok(Some(Company { what: fill(words, &shown(&name)), linked, done }))
 }
 
 pub(super) async fn submit(
@@ -50,10 +92,12 @@ pub(super) async fn submit(
     visitor: Visitor,
     client: Client,
     form: Form,
-) -> Response {
+) -> Result<Response, Problem> {
     if form.field("new") != form.field("again") {
-        let page = PasswordPage::of(&visitor, false, Some(ENGLISH.password_differs.to_owned()));
-        return html(StatusCode::UNPROCESSABLE_ENTITY, &page);
+        let problem = Some(ENGLISH.password_differs.to_owned());
+        let company = company(&api, &visitor, None).await?;
+        let page = PasswordPage::of(&visitor, company, false, problem);
+        return Ok(html(StatusCode::UNPROCESSABLE_ENTITY, &page));
     }
     let change = Change {
         current: form.field("current").into(),
@@ -61,12 +105,12 @@ pub(super) async fn submit(
         network: client.network,
     };
     match users::change_password(&api.ctx, &visitor.caller, change).await {
-        Ok(_) => see(&format!("{}?{CHANGED}", paths::PASSWORD_PAGE)),
-        Err(error) => refused(&visitor, error),
+        Ok(_) => Ok(see(&format!("{}?{CHANGED}", paths::PASSWORD_PAGE))),
+        Err(error) => Ok(refused(&visitor, company(&api, &visitor, None).await?, error)),
     }
 }
 
-fn refused(visitor: &Visitor, error: Error) -> Response {
+fn refused(visitor: &Visitor, company: Option<Company>, error: Error) -> Response {
     let words = &ENGLISH;
     let (status, problem, wait) = match (error.code, error.retry) {
         (Code::InvalidInput, _) => {
@@ -85,7 +129,7 @@ fn refused(visitor: &Visitor, error: Error) -> Response {
         }
         _ => return Problem(error).into_response(),
     };
-    let mut response = html(status, &PasswordPage::of(visitor, false, Some(problem)));
+    let mut response = html(status, &PasswordPage::of(visitor, company, false, Some(problem)));
     if let Some(wait) = wait {
         response.headers_mut().insert(header::RETRY_AFTER, wait);
     }

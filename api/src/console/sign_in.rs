@@ -1,6 +1,9 @@
 //! Signing in and out.
 
-use app::sign_in::{self, Attempt};
+use app::{
+    company::{self, Offered},
+    sign_in::{self, Attempt},
+};
 use askama::Template;
 use axum::{
     extract::{Query, State, rejection::QueryRejection},
@@ -14,6 +17,7 @@ use super::{
     Shell, cookie,
     form::Form,
     html, next, see,
+    text::shown,
     visitor::{MaybeVisitor, sign_in_of, sign_in_place},
     words::{ENGLISH, fill},
 };
@@ -26,6 +30,9 @@ struct SignInPage {
     email: String,
     next: Option<String>,
     problem: Option<String>,
+    /// Words and address of the company's button.
+    company: Option<(String, String)>,
+    passwords: bool,
 }
 
 #[derive(Template)]
@@ -89,15 +96,17 @@ pub(super) async fn which_tenant(
 
 /// The same for each tenant, also for one that is none.
 pub(super) async fn page(
+    State(api): State<Api>,
     MaybeVisitor(visitor): MaybeVisitor,
     Id(tenant): Id<String>,
     query: Result<Query<Asked>, QueryRejection>,
-) -> Response {
+) -> Result<Response, Problem> {
     let asked = Asked::of(query);
     if visitor.is_some_and(|visitor| visitor.tenant() == tenant) {
-        return see(asked.place());
+        return Ok(see(asked.place()));
     }
-    html(StatusCode::OK, &form(&tenant, asked.next(), "", None))
+    let offered = company::offered(&api.ctx, &tenant).await?;
+    Ok(html(StatusCode::OK, &form(&tenant, offered, asked.next(), "", None)))
 }
 
 pub(super) async fn submit(
@@ -123,11 +132,20 @@ pub(super) async fn submit(
             response.headers_mut().insert(header::SET_COOKIE, cookie);
             response
         }
-        Err(error) => refused(&tenant, asked.next(), email, error),
+        Err(error) => match company::offered(&api.ctx, &tenant).await {
+            Ok(offered) => refused(&tenant, offered, asked.next(), email, error),
+            Err(error) => Problem(error).into_response(),
+        },
     }
 }
 
-fn refused(tenant: &str, next: Option<&str>, email: &str, error: Error) -> Response {
+fn refused(
+    tenant: &str,
+    offered: Offered,
+    next: Option<&str>,
+    email: &str,
+    error: Error,
+) -> Response {
     let words = &ENGLISH;
     let (status, problem, header) = match (error.code, error.retry) {
         (Code::Unauthenticated, _) => {
@@ -143,12 +161,18 @@ fn refused(tenant: &str, next: Option<&str>, email: &str, error: Error) -> Respo
         }
         _ => return Problem(error).into_response(),
     };
-    let mut response = html(status, &form(tenant, next, email, Some(problem)));
+    let mut response = html(status, &form(tenant, offered, next, email, Some(problem)));
     response.headers_mut().insert(header.0, header.1);
     response
 }
 
-fn form(tenant: &str, next: Option<&str>, email: &str, problem: Option<String>) -> SignInPage {
+fn form(
+    tenant: &str,
+    offered: Offered,
+    next: Option<&str>,
+    email: &str,
+    problem: Option<String>,
+) -> SignInPage {
     // Only what a tenant may be called: a link must not put other words on this page.
     let label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let named = (1..=63).contains(&tenant.len()) && tenant.bytes().all(label);
@@ -160,6 +184,12 @@ fn form(tenant: &str, next: Option<&str>, email: &str, problem: Option<String>) 
         email: email.unwrap_or_default().to_owned(),
         next: next.map(str::to_owned),
         problem,
+        company: offered.company.map(|name| {
+            let place = paths::COMPANY_START.replace("{tenant}", tenant);
+            let place = next::with_next(&place, next.unwrap_or(paths::HOME));
+            (fill(ENGLISH.company_sign_in, &shown(&name)), place)
+        }),
+        passwords: offered.passwords,
     }
 }
 

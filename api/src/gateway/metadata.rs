@@ -11,7 +11,7 @@ use axum::{
 use domain::{Error, Scope, ids::SessionId};
 use serde_json::{Value, json};
 
-use crate::{Api, NodeSettings, http::id::Id, paths, problem};
+use crate::{Api, NodeSettings, http::id::Id, paths, problem, problem::Problem};
 
 /// One MCP endpoint: of a session that its path names, or of the caller's default session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,25 +43,42 @@ pub(super) fn routes() -> Router<Api> {
 }
 
 async fn of_origin(State(api): State<Api>) -> Json<Value> {
-    document(&base(&api.node))
+    Json(document(&base(&api.node)))
 }
 
-async fn of_default(State(api): State<Api>) -> Json<Value> {
-    document(&(base(&api.node) + &Endpoint(None).path()))
+async fn of_default(State(api): State<Api>) -> Result<Json<Value>, Problem> {
+    of(&api, Endpoint(None)).await
 }
 
-async fn of_session(State(api): State<Api>, Id(session): Id<SessionId>) -> Json<Value> {
-    document(&(base(&api.node) + &Endpoint(Some(session)).path()))
+async fn of_session(
+    State(api): State<Api>,
+    Id(session): Id<SessionId>,
+) -> Result<Json<Value>, Problem> {
+    of(&api, Endpoint(Some(session))).await
 }
 
-/// No `authorization_servers`: tokens are made in this service, not by one.
-fn document(resource: &str) -> Json<Value> {
-    Json(json!({
+/// With `authorization_servers` where the endpoint takes tokens of the company's issuer. Our own tokens
+/// are made in this service, not by one.
+async fn of(api: &Api, endpoint: Endpoint) -> Result<Json<Value>, Problem> {
+    let mut document = document(&address(&api.node, endpoint));
+    if let Some(issuer) = app::company::gateway_issuer(&api.ctx, endpoint.0).await? {
+        document["authorization_servers"] = json!([issuer]);
+    }
+    Ok(Json(document))
+}
+
+fn document(resource: &str) -> Value {
+    json!({
         "resource": resource,
         "resource_name": "Bailiwick",
         "bearer_methods_supported": ["header"],
         "scopes_supported": [Scope::McpCall.as_str()],
-    }))
+    })
+}
+
+/// What a token has to be for at this endpoint: its address, as its document says it.
+pub(super) fn address(node: &NodeSettings, endpoint: Endpoint) -> String {
+    base(node) + &endpoint.path()
 }
 
 /// Our address without a slash at its end.

@@ -173,6 +173,17 @@ pub(crate) enum Tenant {
         #[command(flatten)]
         output: Output,
     },
+    /// Take passwords again, whatever the tenant set
+    ///
+    /// For a tenant that is locked out: its company's issuer is gone or set up wrongly, and passwords were
+    /// switched off. Company sign-in itself stays as it is.
+    #[command(after_help = help::TENANT, after_long_help = help::long(help::TENANT, help::EXITS))]
+    TakePasswords {
+        /// Name of the tenant
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
 }
 
 #[derive(Debug, Subcommand)]

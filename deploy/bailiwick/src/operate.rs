@@ -61,8 +61,17 @@ pub(crate) async fn migrate(settings: &Settings, args: &Migrate) -> Result<(), F
 }
 
 pub(crate) async fn tenant(settings: &Settings, command: Tenant) -> Result<(), Failure> {
-    let Tenant::Create { name, output } = command;
     let ctx = open(settings).await?;
+    let (name, output) = match command {
+        Tenant::Create { name, output } => (name, output),
+        Tenant::TakePasswords { name, output } => {
+            let changed = app::company::take_passwords(&ctx, &name).await?;
+            let words = if changed { "takes passwords again" } else { "took passwords already" };
+            let words = format!("the tenant {name} {words}");
+            report(&output, &json!({ "tenant": name, "changed": changed }), &words);
+            return Ok(());
+        }
+    };
     let tenant = app::tenants::create(&ctx, &name).await?;
     let words = format!("made the tenant {} ({})", tenant.slug, tenant.id);
     report(&output, &json!({ "id": tenant.id, "slug": tenant.slug }), &words);

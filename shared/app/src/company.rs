@@ -74,10 +74,19 @@ pub async fn put(ctx: &Ctx, caller: &Caller, form: CompanyIssuerForm) -> Result<
     }
     let before = known.as_ref().map(|known| (&known.issuer, known.secret.is_some()));
     let (issuer, edit) = form.validate(&ctx.url_rules, before)?;
-    if !issuer.local_sign_in && store::company::superadmins(&mut tx, &issuer.issuer, None).await? == 0
+    if !issuer.local_sign_in
+        && store::company::superadmins(&mut tx, &issuer.issuer, None).await? == 0
     {
         let words = "nobody could get in: link the company account of a superadmin before passwords \
                      are switched off";
+        return Err(Error::new(Code::Conflict, words));
+    }
+    if issuer.enabled
+        && issuer.gateway_tokens
+        && !store::company::is_distinct(&mut tx, &issuer).await?
+    {
+        let words = "another tenant's gateway takes tokens of this issuer: tell the two apart by the same \
+                     tenantClaim, each with its own value";
         return Err(Error::new(Code::Conflict, words));
     }
     let secret = match edit {
@@ -144,6 +153,18 @@ pub async fn test(ctx: &Ctx, caller: &Caller) -> Result<Result<(), Error>, Error
     let settings = settings.ok_or_else(|| Error::not_found("company sign-in"))?;
     let asked = ctx.oauth.examined_provider(&settings.issuer.issuer).await;
     Ok(asked.map(|_| ()).map_err(|failure| fault(&failure)))
+}
+
+/// Refuses (`CONFLICT`) what would leave no superadmin who gets in: passwords are off, and no active one has
+/// a company account. In the transaction of the change, after it.
+pub(crate) async fn somebody_gets_in(tx: &mut Tx) -> Result<(), Error> {
+    let Some(settings) = store::company::settings(tx).await? else { return Ok(()) };
+    let issuer = &settings.issuer;
+    if issuer.local_sign_in || store::company::superadmins(tx, &issuer.issuer, None).await? > 0 {
+        return Ok(());
+    }
+    let words = "passwords are off, and no other superadmin has a company account";
+    Err(Error::new(Code::Conflict, words))
 }
 
 async fn found(ctx: &Ctx, slug: &str) -> Result<Option<TenantId>, Error> {

@@ -15,7 +15,7 @@ use store::{StoreError, Tx};
 
 pub use new_password::{Change, PasswordSet, change_password, set_password};
 
-use crate::{Ctx, audit, tenants};
+use crate::{Ctx, audit, company, tenants};
 
 /// A person to be added.
 #[derive(Debug)]
@@ -134,6 +134,9 @@ pub async fn update(
         if user.status == UserStatus::Disabled {
             // For good: whoever is enabled again signs in again.
             store::web_sessions::revoke_all(&mut tx, id, ctx.now()).await?;
+        }
+        if change.ends_superadmin() && before.role == Role::Superadmin {
+            company::somebody_gets_in(&mut tx).await?;
         }
         let details = json!({ "role": user.role, "status": user.status });
         audit::record(ctx, &mut tx, caller, "user.updated", &id.to_string(), details).await?;

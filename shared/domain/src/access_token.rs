@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn a_token_for_this_endpoint_is_good_until_its_end() {
         assert_eq!(checked(json!({})), Ok(at(2_030)));
-        let many = json!({ "aud": ["other", "https://blw.example/mcp"], "exp": 2_000.9, "nbf": 1_020 });
+        let many =
+            json!({ "aud": ["other", "https://blw.example/mcp"], "exp": 2_000.9, "nbf": 1_020 });
         assert_eq!(checked(many), Ok(at(2_030)));
     }
 
@@ -201,7 +202,8 @@ mod tests {
         let claims: Claims = serde_json::from_value(good()).unwrap();
         assert!(!claims.says("tid", "x"));
         let claims: Claims =
-            serde_json::from_value(json!({ "iss": "i", "sub": "s", "exp": 1, "tid": "x" })).unwrap();
+            serde_json::from_value(json!({ "iss": "i", "sub": "s", "exp": 1, "tid": "x" }))
+                .unwrap();
         assert!(claims.says("tid", "x") && !claims.says("tid", "X"));
     }
 }

@@ -7,7 +7,8 @@ use url::Url;
 use crate::{
     Error, Role, limits,
     server::{
-        Mistakes, SecretEdit, SubmittedSecret, UrlRules, check_field, is_web_url, null_keeps, secret,
+        Mistakes, SecretEdit, SubmittedSecret, UrlRules, check_field, is_web_url, null_keeps,
+        secret,
     },
 };
 
@@ -142,7 +143,8 @@ impl CompanyIssuerForm {
         if !is_url {
             mistakes.add("/issuer", "must be an https URL without query");
         } else if !is_guarded(&self.issuer, rules) {
-            mistakes.add("/issuer", "must begin with https://, but on hosts that the operator listed");
+            mistakes
+                .add("/issuer", "must begin with https://, but on hosts that the operator listed");
         }
         check_field("/clientId", &self.client_id, &mut mistakes);
         if self.client_id.is_empty() {
@@ -263,7 +265,8 @@ mod tests {
         assert_eq!(issuer.scopes, ["openid", "email", "profile"]);
         assert!(issuer.local_sign_in && !issuer.adds_people && !issuer.gateway_tokens);
         assert_eq!(secret, SecretEdit::Absent);
-        let (issuer, _) = form(json!({ "scopes": ["groups"] })).validate(&UrlRules::default(), None).unwrap();
+        let (issuer, _) =
+            form(json!({ "scopes": ["groups"] })).validate(&UrlRules::default(), None).unwrap();
         assert_eq!(issuer.scopes, ["openid", "groups"]);
     }
 

@@ -164,6 +164,7 @@ limits! {
 
     COMPANY_SIGN_IN_SECONDS = 600, up to 900, "s", "from the click to the answer of the company's issuer; people look for their second factor";
     COMPANY_SIGN_INS = 10_000, up to 100_000, "sign-ins", "of one tenant that may be under way; whoever comes then waits";
+    COMPANY_SIGN_INS_NETWORK = 100, up to 10_000, "sign-ins", "of one tenant that may be under way from one network: nobody keeps the others out";
     COMPANY_SWEEP_SECONDS = 60, up to 600, "s", "how often sign-ins that nobody ended are forgotten";
     COMPANY_NAME_CHARS = 60, up to 60, "characters", "name of a company's sign-in, on its button";
     COMPANY_ROLES = 50, up to 50, "values", "of a claim that give a role";

@@ -330,14 +330,47 @@ pub async fn tenants_of_token(
     Ok(ids.into_iter().map(TenantId).collect())
 }
 
+/// Whether a token of the issuer can be of this tenant alone, as `issuer` says; until commit no other tenant
+/// can change that.
+pub async fn is_distinct(tx: &mut Tx, issuer: &CompanyIssuer) -> Result<bool, StoreError> {
+    let distinct = sqlx::query_scalar!(
+        r#"SELECT company_issuer_is_distinct($1, $2, $3, $4) AS "distinct!""#,
+        tx.tenant().0,
+        issuer.issuer,
+        issuer.tenant_claim.as_ref().map(|claim| &*claim.name),
+        issuer.tenant_claim.as_ref().map(|claim| &*claim.value),
+    )
+    .fetch_one(tx.conn())
+    .await?;
+    Ok(distinct)
+}
+
+/// Whether nothing of a person's can be come by through their account: no password, no company account, no
+/// token, connection or session yet.
+pub async fn is_untouched(tx: &mut Tx, user: UserId) -> Result<bool, StoreError> {
+    let untouched = sqlx::query_scalar!(
+        r#"SELECT (u.password_hash IS NULL
+             AND NOT EXISTS (SELECT FROM company_accounts a WHERE a.tenant_id = $1 AND a.user_id = $2)
+             AND NOT EXISTS (SELECT FROM api_tokens t WHERE t.tenant_id = $1 AND t.user_id = $2)
+             AND NOT EXISTS (SELECT FROM web_sessions w WHERE w.tenant_id = $1 AND w.user_id = $2)
+             AND NOT EXISTS (SELECT FROM sessions s WHERE s.tenant_id = $1 AND s.owner_user_id = $2)
+             AND NOT EXISTS (SELECT FROM mcp_connections c WHERE c.tenant_id = $1 AND c.user_id = $2)
+           ) AS "untouched!"
+           FROM users u WHERE u.tenant_id = $1 AND u.user_id = $2"#,
+        tx.tenant().0,
+        user.0,
+    )
+    .fetch_optional(tx.conn())
+    .await?;
+    Ok(untouched.unwrap_or(false))
+}
+
 /// The issuer whose tokens an endpoint takes: of a session, or of the only tenant.
 pub async fn gateway_issuer(db: &Db, session: Option<Uuid>) -> Result<Option<String>, StoreError> {
-    let issuer = sqlx::query_scalar!(
-        r#"SELECT issuer AS "issuer!" FROM find_gateway_issuer($1)"#,
-        session,
-    )
-    .fetch_optional(db.pool())
-    .await?;
+    let issuer =
+        sqlx::query_scalar!(r#"SELECT issuer AS "issuer!" FROM find_gateway_issuer($1)"#, session,)
+            .fetch_optional(db.pool())
+            .await?;
     Ok(issuer)
 }
 
@@ -347,6 +380,7 @@ pub struct NewSignIn<'a> {
     pub id: CompanySignInId,
     pub state: Sha256Digest,
     pub browser: Sha256Digest,
+    pub network: Sha256Digest,
     pub revision: i64,
     pub links: Option<UserId>,
     pub sealed: &'a Sealed,
@@ -363,13 +397,19 @@ pub struct SignIn {
     pub sealed: Sealed,
 }
 
-/// False: there are `most` already, and nothing was stored.
-pub async fn begin(tx: &mut Tx, new: &NewSignIn<'_>, most: u64) -> Result<bool, StoreError> {
+/// False: there are `most` of the tenant, or `most_here` of this network, already, and nothing was stored.
+pub async fn begin(
+    tx: &mut Tx,
+    new: &NewSignIn<'_>,
+    (most, most_here): (u64, u64),
+) -> Result<bool, StoreError> {
     let done = sqlx::query!(
         "INSERT INTO company_sign_ins (tenant_id, sign_in_id, state_digest, browser_digest, revision,
-             user_id, sealed, key_id, created_at, expires_at)
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
-         WHERE (SELECT count(*) FROM company_sign_ins WHERE tenant_id = $1) < $11",
+             user_id, sealed, key_id, created_at, expires_at, network_digest)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
+         WHERE (SELECT count(*) FROM company_sign_ins WHERE tenant_id = $1) < $12
+           AND (SELECT count(*) FROM company_sign_ins
+                WHERE tenant_id = $1 AND network_digest = $11 AND expires_at > $9) < $13",
         tx.tenant().0,
         new.id.0,
         new.state.as_bytes(),
@@ -380,7 +420,9 @@ pub async fn begin(tx: &mut Tx, new: &NewSignIn<'_>, most: u64) -> Result<bool, 
         new.sealed.key_id,
         new.created_at,
         new.expires_at,
+        new.network.as_bytes(),
         i64::try_from(most).unwrap_or(i64::MAX),
+        i64::try_from(most_here).unwrap_or(i64::MAX),
     )
     .execute(tx.conn())
     .await?;

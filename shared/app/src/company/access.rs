@@ -6,7 +6,7 @@ use domain::{
     ids::{SessionId, TenantId},
     user::UserStatus,
 };
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, jwk::JwkSet};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, jwk::Jwk};
 use outbound::oauth::Provider;
 use serde_json::{Map, Value};
 use store::company::Holder;
@@ -37,7 +37,8 @@ pub(crate) async fn authenticate(
     audience: String,
 ) -> Result<Caller, Error> {
     let read = Read::of(token).ok_or_else(unusable)?;
-    let tenant = match store::company::tenants_of_token(&ctx.db, &read.issuer, &read.claims).await? {
+    let tenant = match store::company::tenants_of_token(&ctx.db, &read.issuer, &read.claims).await?
+    {
         tenants if tenants.len() == 1 => tenants[0],
         tenants => {
             if !tenants.is_empty() {
@@ -66,14 +67,17 @@ pub(crate) async fn authenticate(
     };
     let mut tx = ctx.begin(tenant).await?;
     let settings = enabled(&mut tx).await?.filter(|settings| settings.issuer.gateway_tokens);
-    let Some(settings) = settings.filter(|settings| settings.issuer.issuer == claims.iss) else {
-        return Err(unusable());
-    };
+    // As they stand now, and as the token says that is verified by now.
+    let settings = settings.filter(|settings| {
+        let claim = settings.issuer.tenant_claim.as_ref();
+        settings.issuer.issuer == claims.iss
+            && claim.is_none_or(|claim| claims.says(&claim.name, &claim.value))
+    });
+    let settings = settings.ok_or_else(unusable)?;
     let mut audiences = settings.issuer.gateway_audiences;
     audiences.push(audience);
-    let until = claims
-        .check(&audiences, ctx.now())
-        .map_err(|why| refused(tenant, &why.to_string()))?;
+    let until =
+        claims.check(&audiences, ctx.now()).map_err(|why| refused(tenant, &why.to_string()))?;
     let holder = store::company::holder(&mut tx, &claims.iss, &claims.sub).await?;
     tx.commit().await?;
     let Some(Holder { user, role }) = holder else {
@@ -95,8 +99,12 @@ pub(crate) async fn recheck(ctx: &Ctx, before: &Caller) -> Result<Caller, Error>
     let mut tx = ctx.begin(before.tenant).await?;
     let settings = enabled(&mut tx).await?.filter(|settings| settings.issuer.gateway_tokens);
     let user = store::users::get(&mut tx, before.user).await?;
+    let accounts = store::company::accounts(&mut tx, before.user).await?;
     tx.commit().await?;
-    let user = user.filter(|user| user.status == UserStatus::Active && settings.is_some());
+    let linked = settings.is_some_and(|settings| {
+        accounts.iter().any(|account| account.issuer == settings.issuer.issuer)
+    });
+    let user = user.filter(|user| user.status == UserStatus::Active && linked);
     let user = user.ok_or_else(unusable)?;
     Ok(Caller { role: user.role, ..before.clone() })
 }
@@ -146,17 +154,13 @@ impl Read {
     }
 
     fn verify(&self, token: &str, provider: &Provider) -> Verified {
-        let keys: JwkSet = match serde_json::from_value(provider.keys.clone()) {
-            Ok(keys) => keys,
-            Err(_) => return Verified::No,
+        let keys = signing_keys(provider);
+        let mut named = match &self.key {
+            Some(id) => keys.iter().filter(|key| key.common.key_id.as_ref() == Some(id)).collect(),
+            None => keys.iter().collect::<Vec<_>>(),
         };
-        let named = match &self.key {
-            Some(id) => keys.find(id),
-            // Without a name there must be no choice.
-            None if keys.keys.len() == 1 => keys.keys.first(),
-            None => None,
-        };
-        let Some(key) = named else { return Verified::UnknownKey };
+        // Without a name there must be no choice.
+        let (Some(key), None) = (named.pop(), named.pop()) else { return Verified::UnknownKey };
         let Ok(key) = DecodingKey::from_jwk(key) else { return Verified::No };
         let mut validation = Validation::new(self.algorithm);
         // Times, audience and issuer are compared by our clock and settings.
@@ -168,6 +172,13 @@ impl Read {
             Err(_) => Verified::No,
         }
     }
+}
+
+/// The keys of the issuer that can be used; one of a kind that we do not know takes none of the others away.
+fn signing_keys(provider: &Provider) -> Vec<Jwk> {
+    let keys = provider.keys.get("keys").and_then(Value::as_array);
+    let known = keys.into_iter().flatten().filter(|key| key.get("use") != Some(&"enc".into()));
+    known.filter_map(|key| serde_json::from_value(key.clone()).ok()).collect()
 }
 
 fn refused(tenant: TenantId, why: &str) -> Error {

@@ -10,7 +10,7 @@ use domain::{
 use serde_json::json;
 use store::{StoreError, Tx, company::Account};
 
-use super::enabled;
+use super::{enabled, somebody_gets_in};
 use crate::{Ctx, audit, users::can_decide};
 
 /// The company accounts of a person, for an admin or the person.
@@ -30,10 +30,11 @@ pub async fn accounts_of(
     Ok(accounts)
 }
 
-/// An admin links a person of theirs to the subject that the issuer knows them by. Idempotent.
+/// An admin links a person who never signed in to the subject that the issuer knows them by. Whoever did
+/// links their own account: an admin could else take over what is theirs. Idempotent.
 ///
-/// `DENIED` for oneself and for one above; `CONFLICT` without company sign-in, and where subject or person
-/// is linked to another.
+/// `DENIED` for oneself and for one above; `CONFLICT` without company sign-in, for a person who signed in
+/// before or can, and where the subject is linked to another.
 pub async fn link(
     ctx: &Ctx,
     caller: &Caller,
@@ -55,6 +56,11 @@ pub async fn link(
     let same = |account: &&Account| account.issuer == issuer && account.subject == subject;
     if let Some(account) = known.iter().find(same) {
         return Ok(account.clone());
+    }
+    if !store::company::is_untouched(&mut tx, person).await? {
+        let words = "this person has been here: they link their company account themselves, signed in \
+                     with their password";
+        return Err(Error::new(Code::Conflict, words));
     }
     let account = insert(&mut tx, (&issuer, subject), person, ctx.now(), None).await?;
     let details = json!({ "issuer": issuer });
@@ -91,21 +97,13 @@ pub async fn unlink_own(ctx: &Ctx, caller: &Caller) -> Result<(), Error> {
     Ok(tx.commit().await?)
 }
 
-async fn take_out(
-    ctx: &Ctx,
-    tx: &mut Tx,
-    caller: &Caller,
-    person: UserId,
-) -> Result<bool, Error> {
+async fn take_out(ctx: &Ctx, tx: &mut Tx, caller: &Caller, person: UserId) -> Result<bool, Error> {
     let Some(settings) = store::company::lock_settings(tx).await? else { return Ok(false) };
     let issuer = &settings.issuer;
     if !store::company::unlink(tx, &issuer.issuer, person).await? {
         return Ok(false);
     }
-    if !issuer.local_sign_in && store::company::superadmins(tx, &issuer.issuer, None).await? == 0 {
-        let words = "passwords are off, and no other superadmin has a company account";
-        return Err(Error::new(Code::Conflict, words));
-    }
+    somebody_gets_in(tx).await?;
     let details = json!({ "issuer": issuer.issuer });
     let id = person.to_string();
     audit::record(ctx, tx, caller, "company_account.unlinked", &id, details).await?;

@@ -8,6 +8,7 @@ use domain::{
     ids::{CompanySignInId, TenantId, UserId},
     limits,
     user::{UserStatus, check_email},
+    web_session::Network,
 };
 use outbound::oauth::{Identity, SignInFailure};
 use secrecy::{ExposeSecret, SecretString};
@@ -94,7 +95,7 @@ pub async fn start(
     tenant: &str,
     next: Option<String>,
     links: Option<&Caller>,
-    redirect: &Url,
+    (redirect, network): (&Url, Network),
 ) -> Result<Begun, Error> {
     let missing = || Error::not_found("company sign-in");
     let tenant = found(ctx, tenant).await?.ok_or_else(missing)?;
@@ -128,6 +129,7 @@ pub async fn start(
         id,
         state: digest_of(state),
         browser: browser_digest,
+        network: digest_of(&network.to_string()),
         revision: settings.revision,
         links: links.map(|caller| caller.user),
         sealed: &sealed,
@@ -135,7 +137,8 @@ pub async fn start(
         expires_at: now + limits::COMPANY_SIGN_IN_SECONDS.seconds(),
     };
     let mut tx = ctx.begin(tenant).await?;
-    if !store::company::begin(&mut tx, &new, limits::COMPANY_SIGN_INS.default).await? {
+    let most = (limits::COMPANY_SIGN_INS.default, limits::COMPANY_SIGN_INS_NETWORK.default);
+    if !store::company::begin(&mut tx, &new, most).await? {
         return Err(Error::new(Code::Limited, "too many people sign in at this moment"));
     }
     tx.commit().await?;
@@ -143,12 +146,7 @@ pub async fn start(
 }
 
 /// Takes an answer up, once, before anything is asked of the issuer.
-pub async fn callback(
-    ctx: &Ctx,
-    tenant: &str,
-    back: Back,
-    redirect: &Url,
-) -> Result<Came, Error> {
+pub async fn callback(ctx: &Ctx, tenant: &str, back: Back, redirect: &Url) -> Result<Came, Error> {
     let unknown = Ok(Came::Refused(Refusal::Unknown));
     let Some(tenant) = found(ctx, tenant).await? else { return unknown };
     let Some(browser) = &back.browser else { return unknown };
@@ -222,7 +220,9 @@ async fn ask(
     match asked {
         Ok(identity) => Ok(Ok(identity)),
         Err(SignInFailure::Provider(failure)) => failed(&failure.to_string()).await,
-        Err(SignInFailure::IdToken(why)) => failed(&format!("its ID token is refused: {why}")).await,
+        Err(SignInFailure::IdToken(why)) => {
+            failed(&format!("its ID token is refused: {why}")).await
+        }
     }
 }
 
@@ -282,7 +282,10 @@ async fn add(
     said: &Identity,
 ) -> Result<Option<User>, Error> {
     let email = said.claims.get("email").and_then(Value::as_str).unwrap_or_default();
-    let unverified = said.claims.get("email_verified") == Some(&Value::Bool(false));
+    // Absent is no "no": many companies' issuers do not say it. The address is a name here, and joins nobody.
+    let verified = said.claims.get("email_verified");
+    let unverified =
+        verified.is_some_and(|verified| *verified != json!(true) && *verified != json!("true"));
     if !issuer.adds_people || unverified || check_email(email).is_err() {
         return Ok(None);
     }
@@ -320,7 +323,9 @@ async fn give_role(
     if role == user.role {
         return Ok(user);
     }
-    if superadmins == [user.id] && role != Role::Superadmin {
+    let linked = store::company::superadmins(tx, &issuer.issuer, Some(user.id)).await?;
+    let last = superadmins == [user.id] || !issuer.local_sign_in && linked == 0;
+    if user.role == Role::Superadmin && last {
         tracing::warn!(user = %user.id, "the issuer's claim would end the last superadmin");
         return Ok(user);
     }

@@ -69,7 +69,8 @@ pub(super) fn check(
             mistakes.add(&format!("/oauth/scopes/{index}"), "is no scope");
         }
     }
-    let client_secret = secret("/oauth/clientSecret", form.client_secret, known.client_secret, mistakes);
+    let client_secret =
+        secret("/oauth/clientSecret", form.client_secret, known.client_secret, mistakes);
     if matches!(client_secret, SecretEdit::Keep | SecretEdit::Set(_)) && form.client_id.is_empty() {
         mistakes.add("/oauth/clientSecret", "needs a client id");
     }

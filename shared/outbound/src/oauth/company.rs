@@ -276,7 +276,9 @@ fn identity(
     nonce: &SecretString,
     now: Timestamp,
 ) -> Result<Identity, Unknown> {
-    use openidconnect::{ClaimsVerificationError as Wrong, SignatureVerificationError as Signature};
+    use openidconnect::{
+        ClaimsVerificationError as Wrong, SignatureVerificationError as Signature,
+    };
 
     let refused = |why| Err(Unknown::Refused(why));
     let Some(text) = &tokens.id_token else { return refused("there is none") };
@@ -287,23 +289,26 @@ fn identity(
     };
     let leeway = i64::try_from(limits::COMPANY_TOKEN_LEEWAY_SECONDS.default).unwrap_or(0);
     let leeway = TimeDelta::seconds(leeway);
-    let verifier = CoreIdTokenVerifier::new_public_client(
-        ClientId::new(client.client_id.clone()),
-        issuer,
-        provider.parsed_keys.clone(),
-    )
-    .set_allowed_algs(ALGORITHMS)
-    .set_time_fn(|| now - leeway)
-    .set_issue_time_verifier_fn(|made| {
-        if made <= now + leeway { Ok(()) } else { Err(String::new()) }
-    });
+    let verifier =
+        CoreIdTokenVerifier::new_public_client(
+            ClientId::new(client.client_id.clone()),
+            issuer,
+            provider.parsed_keys.clone(),
+        )
+        .set_allowed_algs(ALGORITHMS)
+        .set_time_fn(|| now - leeway)
+        .set_issue_time_verifier_fn(|made| {
+            if made <= now + leeway { Ok(()) } else { Err(String::new()) }
+        });
     let nonce = Nonce::new(nonce.expose_secret().to_owned());
     let claims = match token.claims(&verifier, &nonce) {
         Ok(claims) => claims,
         Err(Wrong::SignatureVerification(Signature::NoMatchingKey)) => return Err(Unknown::Key),
         Err(wrong) => {
             return refused(match wrong {
-                Wrong::Expired(_) => "it has expired, or was made in the future: compare the clocks",
+                Wrong::Expired(_) => {
+                    "it has expired, or was made in the future: compare the clocks"
+                }
                 Wrong::InvalidAudience(_) => "it is for another client",
                 Wrong::InvalidIssuer(_) => "it is of another issuer",
                 Wrong::InvalidNonce(_) => "its nonce is not that of this sign-in",
@@ -318,8 +323,7 @@ fn identity(
     if let Some(expected) = claims.access_token_hash() {
         let access = AccessToken::new(tokens.access_token.expose_secret().to_owned());
         let hash = token.signing_alg().ok().zip(token.signing_key(&verifier).ok());
-        let hash =
-            hash.and_then(|(alg, key)| AccessTokenHash::from_token(&access, alg, key).ok());
+        let hash = hash.and_then(|(alg, key)| AccessTokenHash::from_token(&access, alg, key).ok());
         if hash.as_ref() != Some(expected) {
             return refused("its access token is another one");
         }
