@@ -5,7 +5,10 @@ use std::time::Duration;
 use domain::Code;
 use reqwest::StatusCode;
 use serde_json::json;
-use tests::authorization_server::{AuthorizationServer, Fault, ProtectedPeer};
+use tests::{
+    authorization_server::{AuthorizationServer, Fault, ProtectedPeer},
+    peer::Answer,
+};
 
 use super::Scene;
 
@@ -120,6 +123,26 @@ async fn a_step_up_asks_for_everything_and_never_loops() {
     assert_eq!(scene.confirm(&scene.root, &result).await.0, StatusCode::OK);
     assert!(scene.call(&scene.root, "admin_delete", "{}").await.outcome.is_ok());
     assert_eq!(scene.connection(&scene.root).await["needsScopes"], json!([]));
+}
+
+#[tokio::test]
+async fn too_few_rights_for_the_first_question_are_told_as_that() {
+    let scene = Scene::new().await;
+    scene.connect(&scene.root, "root").await;
+    let challenge = r#"Bearer error="insufficient_scope", scope="mcp:more""#.to_owned();
+    let headers = vec![("www-authenticate", challenge)];
+    let refused = Answer::Status { status: 403, headers, body: String::new() };
+    scene.peer.peer.script_method("server/discover", [refused]);
+    let (status, problem) =
+        scene.world.post(&scene.root.token, &scene.path("/tools/refresh"), json!({})).await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (StatusCode::FORBIDDEN, &json!("INSUFFICIENT_SCOPE")),
+        "{problem}"
+    );
+    // No other era is tried with the same credential, but for what asked for the challenge.
+    assert_eq!(scene.peer.peer.received("initialize").len(), 1);
+    assert_eq!(scene.connection(&scene.root).await["needsScopes"], json!(["mcp:more"]));
 }
 
 #[tokio::test]
