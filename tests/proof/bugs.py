@@ -19,6 +19,7 @@ schemas, results, tools, policy, isolation and OAuth, driven against a running `
 """
 
 ELSEWHERE = [
+    ("D6 on two nodes", "refresh race", "in the suite, on one database: an installation does not serve from two nodes yet"),
     ("E15, E16", "as an authorization server", "never: the service is none"),
     ("D18, D19, E36; `/f/…` of oddmcp but `/f/meta`", "downloads, PDF", "later, with downloads and extraction"),
 ]
