@@ -4,6 +4,7 @@ import { spawn } from "node:child_process";
 import { closeSync, openSync, readFileSync } from "node:fs";
 import http from "node:http";
 import net from "node:net";
+import { Api } from "./api.mjs";
 
 const HOST = "127.0.0.1";
 const START_MS = 120_000;
@@ -13,6 +14,8 @@ export class House {
   #work;
   #running = [];
   #door;
+  #doorPort;
+  #api;
 
   constructor(bin, work) {
     this.#bin = bin;
@@ -35,17 +38,24 @@ export class House {
     return `http://${HOST}:${port}/mcp`;
   }
 
-  /** An installation with a session that allows everything; the URL of a door that needs no token. */
-  async gateway(upstream) {
-    const door = await free();
+  /** An installation that reaches this machine; what `client.mjs` needs to know of it. */
+  async installation() {
+    this.#doorPort = await free();
     const args = ["up", "--data-dir", `${this.#work}/data`, "--listen", `${HOST}:0`];
     const service = await this.#ready(
       this.#start("bailiwick", `${this.#bin}/bailiwick`, args, {
-        BAILIWICK_EGRESS_ALLOW: HOST,
-        BAILIWICK_ALLOWED_HOSTS: `${HOST}:${door}`,
+        // The suite's servers and providers say localhost.
+        BAILIWICK_EGRESS_ALLOW: "127.0.0.0/8,::1/128",
+        BAILIWICK_ALLOWED_HOSTS: `${HOST}:${this.#doorPort}`,
       }),
     );
-    const api = new Api(service, this.#file("data/admin-token"));
+    this.#api = new Api(service, this.#file("data/admin-token"));
+    return { BIN: this.#bin, SERVICE: service, DATA_DIR: `${this.#work}/data` };
+  }
+
+  /** A session of the installation that allows everything; the URL of a door that needs no token. */
+  async gateway(upstream) {
+    const api = this.#api;
     const server = await api.post("/api/mcp/servers", {
       name: "Conformance",
       slug: "conformance",
@@ -64,8 +74,8 @@ export class House {
       enabledSourceIds: [server.id],
     });
     const path = `/mcp/${session.id}?prefix=off&sources=conformance`;
-    this.#door = await open(door, new URL(service), path, this.#file("data/agent-token"));
-    return `http://${HOST}:${door}/mcp`;
+    this.#door = await open(this.#doorPort, new URL(api.service), path, this.#file("data/agent-token"));
+    return `http://${HOST}:${this.#doorPort}/mcp`;
   }
 
   /** The last lines that each process wrote. */
@@ -118,32 +128,6 @@ export class House {
 
   #file(name) {
     return readFileSync(`${this.#work}/${name}`, "utf8").trimEnd();
-  }
-}
-
-class Api {
-  #service;
-  #token;
-
-  constructor(service, token) {
-    this.#service = service.replace(/\/$/, "");
-    this.#token = token;
-  }
-
-  get(path) {
-    return this.#ask("GET", path);
-  }
-
-  post(path, body) {
-    return this.#ask("POST", path, body);
-  }
-
-  async #ask(method, path, body) {
-    const headers = { authorization: `Bearer ${this.#token}`, ...(body && { "content-type": "application/json" }) };
-    const answer = await fetch(this.#service + path, { method, headers, body: body && JSON.stringify(body) });
-    const text = await answer.text();
-    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
-    return text ? JSON.parse(text) : null;
   }
 }
 

@@ -1,23 +1,23 @@
 // What the results mean, and the page that says it.
 
-/** Reads expected-failures.yml: `{ version: { scenario: reason } }`. */
+/** Reads expected-failures.yml: `{ "server 2025-11-25": { scenario: reason } }`. */
 export function expected(text) {
   const reasons = {};
-  let version;
+  let side;
   for (const line of text.split("\n")) {
     if (/^\s*(#|$)/.test(line)) continue;
-    const section = line.match(/^(\d{4}-\d\d-\d\d):$/);
-    const entry = line.match(/^ {2}([a-z0-9*-]+): "(.+)"$/);
-    if (section) reasons[(version = section[1])] = {};
-    else if (entry && version) reasons[version][entry[1]] = entry[2];
+    const section = line.match(/^((?:server|client) \d{4}-\d\d-\d\d):$/);
+    const entry = line.match(/^ {2}([a-z0-9\/*-]+): "(.+)"$/);
+    if (section) reasons[(side = section[1])] = {};
+    else if (entry && side) reasons[side][entry[1]] = entry[2];
     else throw new Error(`expected-failures.yml: not understood: ${line}`);
   }
   return reasons;
 }
 
-/** One revision: its rows, and what must not be. */
-export function judge(version, through, direct, reasons, partly) {
-  const straight = new Map(direct.map((one) => [one.name, one]));
+/** One side of one revision: its rows, and what must not be. `direct` is a server's alone. */
+export function judge(side, version, through, direct, reasons, partly) {
+  const straight = new Map(direct?.map((one) => [one.name, one]));
   const why = (name) => {
     const key = Object.keys(reasons).find((one) =>
       one.endsWith("*") ? name.startsWith(one.slice(0, -1)) : name === one,
@@ -35,7 +35,7 @@ export function judge(version, through, direct, reasons, partly) {
   for (const key of partly ? [] : Object.keys(reasons)) {
     if (!used.has(key)) failures.push(`expected-failures.yml names ${key}, which passes`);
   }
-  return { version, rows, failures };
+  return { side, version, rows, failures };
 }
 
 /** One that checked nothing proves nothing. */
@@ -63,19 +63,30 @@ export function table(judged) {
     return `  ${row.name.padEnd(46)} ${cell(row).padEnd(24)} ${cell(row.direct).padEnd(24)} ${scored}`;
   });
   const head = `  ${"scenario".padEnd(46)} ${"through".padEnd(24)} direct`;
-  return [`\n${judged.version}: ${sum(judged)}`, head, ...lines].join("\n");
+  return [`\n${judged.side} ${judged.version}: ${sum(judged)}`, head, ...lines].join("\n");
 }
 
-const HEAD = (suite, fixture) => `# Conformance
+const HEAD = (suite) => `# Conformance
 
-Written by \`make conformance\` (tests/conformance/run.sh): it starts \`bailiwick up\`, registers
-${fixture}, opens a session that allows everything, and runs
-@modelcontextprotocol/conformance ${suite} against \`/mcp/{session}?prefix=off&sources=conformance\`. A proxy in between
-adds the bearer token, which the suite cannot send. The server's \`relaySampling\` is on.
+Written by \`make conformance\` (tests/conformance/run.sh) with @modelcontextprotocol/conformance ${suite}. Each cell gives
+the number of checks that passed. A check that warns is the suite's word for what a specification only recommends. A
+scored scenario that fails and has no reason in tests/conformance/expected-failures.yml fails the run.
+`;
 
-*Through* is the gateway, *direct* the same scenario against the server itself; each gives the number of checks that
-passed. A check that warns is the suite's word for what a specification only recommends. A scored scenario that fails
-and has no reason in tests/conformance/expected-failures.yml fails the run.
+const SERVER = (fixture) => `## As a server
+
+\`bailiwick up\` with ${fixture} behind it, in a session that allows
+everything; the suite asks \`/mcp/{session}?prefix=off&sources=conformance\`. A proxy in between adds the bearer token,
+which the suite cannot send. The server's \`relaySampling\` is on. *Through* is the gateway, *direct* the same scenario
+against the server itself.
+`;
+
+const CLIENT = `## As a client
+
+The suite plays MCP server and authorization server. For each scenario tests/conformance/client.mjs makes a person and
+a server by REST, connects (start, the provider's consent, callback, confirm) where the scenario is about
+authorization, lets the service discover the tools, and calls each of them through the gateway as a client of the
+scenario's revision; told to connect again, it does.
 `;
 
 const OURS = "our own server of the suite's tools (tests/src/conformance.rs)";
@@ -83,16 +94,21 @@ const RIG = "the suite's fixture server (examples/servers/typescript/everything-
 
 /** The page. */
 export function page(results, suite, rig) {
-  const parts = [HEAD(suite, rig ? RIG : OURS)];
-  for (const judged of results) {
-    parts.push(`## ${judged.version}\n`, sum(judged), "");
-    parts.push("| scenario | scored | through | direct | reason |", "|---|---|---|---|---|");
-    for (const row of judged.rows) {
-      const scored = row.unscored ? `no: ${row.unscored}` : "yes";
-      const reason = row.reason.replaceAll("|", "\\|").replace(/\s+/g, " ").slice(0, 300);
-      parts.push(`| ${row.name} | ${scored} | ${cell(row)} | ${cell(row.direct)} | ${reason} |`);
-    }
-    parts.push("");
-  }
+  const parts = [HEAD(suite), SERVER(rig ? RIG : OURS)];
+  for (const judged of results.server) parts.push(...section(judged));
+  parts.push(CLIENT);
+  for (const judged of results.client) parts.push(...section(judged));
   return parts.join("\n");
+}
+
+function section(judged) {
+  const direct = judged.side === "server";
+  const parts = [`### ${judged.version}\n`, sum(judged), ""];
+  parts.push(`| scenario | scored | through |${direct ? " direct |" : ""} reason |`, `|---|---|---|${direct ? "---|" : ""}---|`);
+  for (const row of judged.rows) {
+    const scored = row.unscored ? `no: ${row.unscored}` : "yes";
+    const reason = row.reason.replaceAll("|", "\\|").replace(/\s+/g, " ").slice(0, 300);
+    parts.push(`| ${row.name} | ${scored} | ${cell(row)} |${direct ? ` ${cell(row.direct)} |` : ""} ${reason} |`);
+  }
+  return [...parts, ""];
 }

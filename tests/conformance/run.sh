@@ -1,6 +1,7 @@
 #!/bin/bash
 # `make conformance`: MCP's public conformance suite against the gateway, with our own server of its tools
-# (tests/src/conformance.rs) behind it. Suite and node 22 come from npm, as package-lock.json says.
+# (tests/src/conformance.rs) behind it, and against us as a client (client.mjs). Suite and node 22 come from npm, as
+# package-lock.json says.
 #
 #   BIN_DIR                 where the programs are (target/debug)
 #   CONFORMANCE_HOME        where npm installs (~/.cache/bailiwick-conformance)
@@ -8,6 +9,7 @@
 #   CONFORMANCE_OPTIONAL=1  where npm cannot be reached, say so and end well
 #   CONFORMANCE_KEEP=1      keep the working directory: logs, and every check of the suite
 #   FIXTURE=rig             the suite's own fixture instead of our server, as ../shared/rig installs it
+#   SIDE=server|client      only that one; no page is written
 #   SCENARIO=NAME           only this one; no page is written
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -87,7 +87,7 @@ impl Scene {
         let owner = self.world.owner().await;
         let details: Value = sqlx::query_scalar(
             "SELECT details FROM audit_events WHERE action = 'company_sign_in.refused'
-             ORDER BY created_at DESC, event_id DESC LIMIT 1",
+             ORDER BY created_at DESC, audit_event_id DESC LIMIT 1",
         )
         .fetch_one(&owner)
         .await

@@ -29,6 +29,7 @@ mod outbound_discovery;
 mod outbound_legacy_sse;
 mod outbound_lifecycle;
 mod outbound_listen;
+mod outbound_names;
 mod outbound_oauth;
 mod outbound_own_sessions;
 mod outbound_relay;

@@ -69,6 +69,33 @@ async fn a_caller_that_gives_up_does_not_break_off_the_connect_for_the_others() 
 }
 
 #[tokio::test]
+async fn a_version_that_is_refused_and_named_as_supported_is_offered_once_more() {
+    let peer = Peer::start(Setup::modern()).await;
+    let (clients, target) = (clients(), target(&peer.url()));
+    let refused = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"not yet",
+        "data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}}"#;
+    let refused = Answer::Status {
+        status: 400,
+        headers: vec![("content-type", "application/json".to_owned())],
+        body: refused.to_owned(),
+    };
+    let discovered = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#;
+    let discovered = Answer::Result(discovered.to_owned());
+    peer.script_method("server/discover", [refused.clone(), discovered]);
+    call(&clients, &target, tool_call("echo", "{}")).await.unwrap();
+    assert_eq!(peer.received("server/discover").len(), 2);
+
+    // Once.
+    let stubborn = Peer::start(Setup::modern()).await;
+    let target = tests::upstream::target(&stubborn.url());
+    stubborn.script_method("server/discover", [refused]);
+    let clients = tests::upstream::clients();
+    let failure = call(&clients, &target, tool_call("echo", "{}")).await.unwrap_err();
+    assert_eq!((failure.error.code, failure.ran), (Code::UpstreamFormat, Ran::No));
+    assert_eq!(stubborn.received("server/discover").len(), 2);
+}
+
+#[tokio::test]
 async fn a_lost_session_is_begun_anew_once_and_each_call_sent_again_once() {
     let peer = Peer::start(Setup::older()).await;
     let (clients, target) = (clients(), target(&peer.url()));

@@ -178,6 +178,7 @@ class Service:
     def __init__(self, house):
         self.house, self.dir, self.port = house, house.work / "installation", free_port()
         self.url, self.config = None, None
+        self.env = {"BAILIWICK_EGRESS_ALLOW": "127.0.0.0/8,localhost"}
 
     def allow(self, programs):
         """Writes the operator's list: these stdio servers may be run, and see what they are made of."""
@@ -199,7 +200,7 @@ class Service:
         return flag in asked.stdout
 
     def start(self):
-        env = {"BAILIWICK_EGRESS_ALLOW": "127.0.0.0/8,localhost"}
+        env = dict(self.env)
         if self.config:
             env["BAILIWICK_CONFIG"] = str(self.config)
         self.house.start(

@@ -13,7 +13,7 @@
 set -euo pipefail
 # shellcheck source=tests/proof/preamble.sh
 . "$(dirname "$0")/preamble.sh"
-needs_rig mcp-schema servers python inspector remote langchain pyservers
+needs_rig mcp-schema oauth servers python inspector remote langchain pyservers
 makes_work
 
 # The rig's own environment has a JSON Schema validator, pinned with the rest.
@@ -25,6 +25,7 @@ PYTHONDONTWRITEBYTECODE=1 "$RIG_HOME/venv/mcp1/bin/python" "$here/prove.py" \
 
 # Asked for a part of it, that is all.
 if [ $# = 0 ]; then
-    BIN_DIR="$bin" SHARED="$shared" "$here/schemathesis.sh"
-    BIN_DIR="$bin" SHARED="$shared" "$here/consent.sh"
+    for part in schemathesis oauthrig netlab consent; do
+        BIN_DIR="$bin" SHARED="$shared" "$here/$part.sh"
+    done
 fi

@@ -49,8 +49,11 @@ pub(crate) fn ctx(
     };
     let own = needs.public.into_iter().chain(needs.built_in).collect();
     let rules = EgressRules { allow: allow_rules(settings), own };
-    let options =
-        HttpOptions { extra_ca: settings.extra_ca.clone(), contact: settings.contact.clone() };
+    let options = HttpOptions {
+        extra_ca: settings.extra_ca.clone(),
+        contact: settings.contact.clone(),
+        ..HttpOptions::default()
+    };
     let http = GuardedHttp::new(rules, &options)?;
     Ok(Ctx::from(Parts {
         db,

@@ -20,7 +20,7 @@ use crate::{
     Ctx, audit,
     authority::Who,
     builtin,
-    servers::{is_ours, load_target, words},
+    servers::{is_about_person, is_ours, load_target, words},
     target::Aim,
 };
 
@@ -78,7 +78,7 @@ pub async fn run(
     match answer {
         Ok(answer) => pin(ctx, tenant, &server, began, answer).await,
         Err(error) => {
-            if !is_ours(&error) {
+            if !is_ours(&error) && !is_about_person(&server, &error) {
                 save_status(ctx, tenant, &server, began, Some(&error)).await?;
             }
             Err(error)

@@ -29,7 +29,7 @@ use store::{
 };
 
 pub use check::{Asks, Checked, CheckedTool, check};
-pub(crate) use check::{is_ours, load_target, words};
+pub(crate) use check::{is_about_person, is_ours, load_target, words};
 pub use create::create;
 pub use delete::delete;
 pub use export::{Exported, export};

@@ -200,7 +200,8 @@ impl Connection {
         self.refresh_at = None;
         self.updated_at = now;
         if reason.is_none() {
-            // The next connection may be another account's.
+            // The next connection may be another account's, with other rights.
+            self.scopes.clear();
             self.needs_scopes.clear();
             self.account = None;
         }

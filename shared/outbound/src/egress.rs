@@ -188,8 +188,11 @@ fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
     match v6.segments() {
         // IPv4-compatible (RFC 4291, deprecated); ::1 and :: are not.
         [0, 0, 0, 0, 0, 0, high, low] if v6 > Ipv6Addr::LOCALHOST => v4(high, low),
-        // NAT64 (RFC 6052), 6to4 (RFC 3056).
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => v4(high, low),
+        // IPv4-translated (RFC 2765); NAT64, the well-known prefix and networks' own (RFC 6052, 8215); 6to4 (RFC 3056).
+        [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x64, 0xff9b, 1, _, _, _, high, low]
+        | [0x2002, high, low, ..] => v4(high, low),
         // Teredo (RFC 4380): the client's address, inverted.
         [0x2001, 0, .., high, low] => v4(!high, !low),
         _ => None,

@@ -5,7 +5,6 @@
 //! judged ones only, so a name that changes its address between two looks gains nothing.
 
 use std::{
-    net::SocketAddr,
     path::PathBuf,
     sync::{
         Arc,
@@ -16,34 +15,45 @@ use std::{
 use bytes::Bytes;
 use domain::{Code, Error, limits};
 use http::{HeaderMap, Method, StatusCode, header};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use url::Url;
 
 use crate::egress::{Destination, EgressRules, Refused};
+use names::Judge;
 
 mod body;
 mod failure;
+mod names;
 
 pub(crate) use body::{Body, drain, too_large};
 pub use failure::{Failure, Ran};
 pub(crate) use failure::{asks_for_scope, status_failure};
+pub use names::{Names, System};
 
 /// Shared by everything that leaves the machine. Cheap to clone.
 #[derive(Clone)]
 pub struct GuardedHttp {
     rules: Arc<EgressRules>,
+    names: Arc<dyn Names>,
     tls: rustls::ClientConfig,
     user_agent: String,
 }
 
 /// What the operator sets beside the egress rules.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct HttpOptions {
     /// PEM file whose certificates are trusted beside the system's.
     pub extra_ca: Option<PathBuf>,
     /// Where the operator can be reached, for the User-Agent.
     pub contact: Option<String>,
+    /// Who answers for names.
+    pub names: Arc<dyn Names>,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self { extra_ca: None, contact: None, names: Arc::new(System) }
+    }
 }
 
 impl GuardedHttp {
@@ -56,7 +66,8 @@ impl GuardedHttp {
         };
         http::HeaderValue::from_str(&user_agent)
             .map_err(|error| setting("the contact cannot stand in a header", error))?;
-        Ok(Self { rules: Arc::new(rules), tls: tls(options)?, user_agent })
+        let names = Arc::clone(&options.names);
+        Ok(Self { rules: Arc::new(rules), names, tls: tls(options)?, user_agent })
     }
 
     #[must_use]
@@ -70,8 +81,13 @@ impl GuardedHttp {
     pub fn open(&self, url: &Url, destination: Destination) -> Result<Origin, Error> {
         self.rules.judge_url(url, &destination)?;
         let (host, port) = url.host_str().zip(url.port_or_known_default()).ok_or(Refused::Form)?;
-        let resolver =
-            Judge { rules: Arc::clone(&self.rules), host: host.to_owned(), port, destination };
+        let resolver = Judge {
+            rules: Arc::clone(&self.rules),
+            names: Arc::clone(&self.names),
+            host: host.to_owned(),
+            port,
+            destination,
+        };
         #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(self.tls.clone())
@@ -185,43 +201,6 @@ impl Origin {
 
 fn header_bytes(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
-}
-
-/// Resolves the one name of an origin and lets judged addresses through.
-struct Judge {
-    rules: Arc<EgressRules>,
-    host: String,
-    port: u16,
-    destination: Destination,
-}
-
-impl Resolve for Judge {
-    fn resolve(&self, name: Name) -> Resolving {
-        let Self { rules, host, port, destination } = self;
-        let (rules, host, port) = (Arc::clone(rules), host.clone(), *port);
-        let destination = destination.clone();
-        Box::pin(async move {
-            if !name.as_str().eq_ignore_ascii_case(&host) {
-                return Err(Refused::Form.into());
-            }
-            let found = tokio::net::lookup_host((name.as_str(), port)).await?;
-            let mut refused = Refused::NoAddress;
-            let mut reachable: Vec<SocketAddr> = Vec::new();
-            for address in found {
-                match rules.check_address(address, &host, &destination) {
-                    Ok(()) => reachable.push(address),
-                    // A name that leads to us, or to what nobody may reach, is no honest name: none
-                    // of its addresses is used.
-                    Err(why @ (Refused::Ours | Refused::Forbidden)) => return Err(why.into()),
-                    Err(why) => refused = why,
-                }
-            }
-            if reachable.is_empty() {
-                return Err(refused.into());
-            }
-            Ok(Box::new(reachable.into_iter()) as Addrs)
-        })
-    }
 }
 
 /// One TLS configuration for all clients: the system's roots are read once.

@@ -55,6 +55,8 @@ pub use listen::Listening;
 pub use pool::McpClients;
 pub use relay::{FromServer, Relay, Reply};
 
+pub(crate) use wire::{METHOD, PROTOCOL_VERSION, SESSION_ID};
+
 pub use crate::http::Ran;
 
 /// Who shares a client. Another revision or another identity is another client: a session never

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use domain::Code;
+use domain::{Code, Role};
 use reqwest::StatusCode;
 use serde_json::json;
-use tests::authorization_server::{AuthorizationServer, Fault, ProtectedPeer};
+use tests::{
+    authorization_server::{AuthorizationServer, Fault, ProtectedPeer},
+    peer::Answer,
+};
 
-use super::Scene;
+use super::{Scene, Someone};
 
 async fn connected() -> Scene {
     let scene = Scene::new().await;
@@ -120,6 +123,54 @@ async fn a_step_up_asks_for_everything_and_never_loops() {
     assert_eq!(scene.confirm(&scene.root, &result).await.0, StatusCode::OK);
     assert!(scene.call(&scene.root, "admin_delete", "{}").await.outcome.is_ok());
     assert_eq!(scene.connection(&scene.root).await["needsScopes"], json!([]));
+}
+
+#[tokio::test]
+async fn whoever_asks_without_a_connection_of_their_own_says_nothing_about_the_server() {
+    let scene = connected().await;
+    let other = Someone::new(&scene.world, &scene.tenant, "two@acme.test", Role::Superadmin).await;
+    let (_, before) = scene.world.get(&scene.root.token, &scene.path("")).await;
+    let (status, tested) = scene.world.post(&other.token, &scene.path("/test"), json!({})).await;
+    assert_eq!((status, &tested["error"]["code"]), (StatusCode::OK, &json!("CONNECTION_REQUIRED")));
+    let (status, problem) =
+        scene.world.post(&other.token, &scene.path("/tools/refresh"), json!({})).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{problem}");
+    let (_, after) = scene.world.get(&scene.root.token, &scene.path("")).await;
+    for name in ["status", "statusError", "toolCount", "checkedAt"] {
+        assert_eq!(before[name], after[name], "{name}");
+    }
+    assert_eq!(after["status"], "ready");
+}
+
+#[tokio::test]
+async fn disconnecting_leaves_no_scopes_behind() {
+    let scene = connected().await;
+    assert_ne!(scene.connection(&scene.root).await["scopes"], json!([]));
+    let path = scene.path("/connection");
+    let cleared = scene.world.delete(&scene.root.token, &path).await;
+    assert_eq!(cleared.0, StatusCode::OK);
+    let connection = scene.connection(&scene.root).await;
+    assert_eq!((&connection["scopes"], &connection["state"]), (&json!([]), &json!("disconnected")));
+}
+
+#[tokio::test]
+async fn too_few_rights_for_the_first_question_are_told_as_that() {
+    let scene = Scene::new().await;
+    scene.connect(&scene.root, "root").await;
+    let challenge = r#"Bearer error="insufficient_scope", scope="mcp:more""#.to_owned();
+    let headers = vec![("www-authenticate", challenge)];
+    let refused = Answer::Status { status: 403, headers, body: String::new() };
+    scene.peer.peer.script_method("server/discover", [refused]);
+    let (status, problem) =
+        scene.world.post(&scene.root.token, &scene.path("/tools/refresh"), json!({})).await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (StatusCode::FORBIDDEN, &json!("INSUFFICIENT_SCOPE")),
+        "{problem}"
+    );
+    // No other era is tried with the same credential, but for what asked for the challenge.
+    assert_eq!(scene.peer.peer.received("initialize").len(), 1);
+    assert_eq!(scene.connection(&scene.root).await["needsScopes"], json!(["mcp:more"]));
 }
 
 #[tokio::test]

@@ -42,6 +42,27 @@ async fn the_challenge_of_a_post_leads_to_the_metadata() {
 }
 
 #[tokio::test]
+async fn a_server_that_lets_everybody_begin_is_asked_for_its_tools() {
+    let provider = AuthorizationServer::start().await;
+    let older = ProtectedPeer::start_older(&provider).await;
+    let newer = ProtectedPeer::start(&provider).await;
+    for server in [&older, &newer] {
+        server.set(|gate| {
+            gate.begins_open = true;
+            gate.challenges_post_alone = true;
+            gate.challenge_scope = Some("mcp:basic".to_owned());
+        });
+        let found = oauth().discover(&server.url(), &DiscoverOptions::default()).await.unwrap();
+        assert_eq!(found.challenge_scopes, scopes("mcp:basic"));
+        let [listed] = &server.peer.received("tools/list")[..] else { panic!("one question") };
+        assert_eq!(listed.header("authorization"), "");
+    }
+    // What was begun was to end.
+    let ended = older.peer.journal().into_iter().find(|one| one.method == "DELETE");
+    assert_eq!(ended.expect("an end").header("mcp-session-id"), "s0");
+}
+
+#[tokio::test]
 async fn a_stored_challenge_saves_the_probe() {
     let scene = Scene::start().await;
     let challenge = format!(

@@ -74,7 +74,7 @@ pub(super) async fn handle(
     let method = received.rpc.clone().unwrap_or_default();
 
     let gate = lock(&state.gate).clone();
-    if let Some(gate) = &gate {
+    if let Some(gate) = gate.as_ref().filter(|gate| !gate.passes(&method)) {
         let tool = received.tool.as_deref();
         let instead = gate.answer(&received.method, &received.path, &received.headers, tool);
         if let Some(Instead { status, headers, body }) = instead {

@@ -114,7 +114,8 @@ pub async fn check(ctx: &Ctx, caller: &Caller, server: &str, asks: Asks) -> Resu
         }
         tracing::info!(server = %server.id, code = %error.code, "a server failed its check");
     }
-    if visible.is_none() {
+    let told = found.as_ref().err().is_none_or(|error| !is_about_person(&server, error));
+    if visible.is_none() && told {
         discovery::save_status(ctx, caller.tenant, &server, began, found.as_ref().err()).await?;
     }
     let contact = configures.then_some(contact);
@@ -235,6 +236,16 @@ pub(crate) fn words(error: &Error) -> String {
 /// A fault of this node says nothing about the server.
 pub(crate) fn is_ours(error: &Error) -> bool {
     matches!(error.code, Code::Internal | Code::Unavailable)
+}
+
+/// Nor does it say anything about a server with personal connections that whoever asked has none, or
+/// one with too few rights.
+pub(crate) fn is_about_person(server: &Server, error: &Error) -> bool {
+    server.reach.auth_mode.is_personal()
+        && matches!(
+            error.code,
+            Code::ConnectionRequired | Code::ReconnectRequired | Code::InsufficientScope
+        )
 }
 
 /// What is said about a server that failed, by code alone: its own words are not to be trusted.

@@ -39,7 +39,7 @@ fn special_addresses_are_reached_only_when_listed() {
         ("2001:0:1::fefe:fefe", "2001::/32"),
         ("::ffff:10.0.0.1", "10.0.0.0/8"),
         ("64:ff9b::a00:1", "10.0.0.0/8"),
-        ("64:ff9b:1::1", "64:ff9b:1::/48"),
+        ("64:ff9b:1::a00:1", "64:ff9b:1::/48"),
         ("fec0::1", "fec0::/10"),
     ] {
         assert_eq!(judged(&[], ip), Err(Refused::NotListed), "{ip}");
@@ -66,6 +66,8 @@ fn forbidden_addresses_are_never_reached() {
         "::ffff:169.254.169.254",
         "::169.254.169.254",
         "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::a9fe:a9fe",
+        "::ffff:0:a9fe:a9fe",
         "2002:a9fe:a9fe::1",
         // Teredo of 169.254.169.254: inverted.
         "2001:0:0:0:0:0:5601:5601",

@@ -18,7 +18,7 @@ use super::{
     About,
     channel::{Answered, Channel, Fault, Link, Trail},
     params::{Meta, Sender},
-    wire,
+    wire::{self, RpcError},
 };
 use crate::{
     http::{Failure, Ran},
@@ -127,18 +127,27 @@ enum Probe {
 async fn discover(channel: &Channel, trail: &Trail) -> Result<Probe, Error> {
     let version = ProtocolVersion::V_2026_07_28;
     let sender = sender(&version)?;
-    let params = json!({ "_meta": Meta::of(sender.as_ref()) });
-    let message = wire::message(Some(channel.next_id()), "server/discover", Some(params))?;
     let link = Link { version: Some(version.clone()), ..Link::default() };
-    let request = channel.request(&link, &message, CAP, trail, None);
-    let Ok(answer) = tokio::time::timeout(limits::PROBE_TIMEOUT_MS.millis(), request).await else {
+    let ask = async || {
+        let params = json!({ "_meta": Meta::of(sender.as_ref()) });
+        let message = wire::message(Some(channel.next_id()), "server/discover", Some(params))?;
+        channel.request(&link, &message, CAP, trail, None).await
+    };
+    let asking = async {
+        let answer = ask().await;
+        // A server that refuses a version and names it as supported was not ready for it.
+        if matches!(&answer, Err(Fault::Rpc { error, .. }) if refuses_what_it_speaks(error, &version))
+        {
+            return ask().await;
+        }
+        answer
+    };
+    let Ok(answer) = tokio::time::timeout(limits::PROBE_TIMEOUT_MS.millis(), asking).await else {
         return Ok(Probe::Silent);
     };
     let answered = match answer {
         Ok(answered) => answered,
-        Err(Fault::Rpc { error, .. })
-            if error.code == i64::from(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION.0) =>
-        {
+        Err(Fault::Rpc { error, .. }) if refuses_version(&error) => {
             return Ok(Probe::Older(newest_of(&error.supported_versions())?));
         }
         Err(fault) => return decides_alone(fault).map(|()| Probe::Older(OFFERED[0].clone())),
@@ -153,6 +162,14 @@ async fn discover(channel: &Channel, trail: &Trail) -> Result<Probe, Error> {
     let about = about(&version, capabilities, meta.server, instructions, answered.result);
     let link = Link { endpoint: answered.endpoint, ..link };
     Ok(Probe::Modern(Box::new(session(link, version, sender, about))))
+}
+
+fn refuses_version(error: &RpcError) -> bool {
+    error.code == i64::from(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION.0)
+}
+
+fn refuses_what_it_speaks(error: &RpcError, version: &ProtocolVersion) -> bool {
+    refuses_version(error) && error.supported_versions().iter().any(|one| one == version.as_str())
 }
 
 fn session(link: Link, version: ProtocolVersion, sender: Option<Sender>, about: About) -> Session {
@@ -201,7 +218,9 @@ pub(super) fn nothing() -> Arc<RawValue> {
 fn decides_alone(fault: Fault) -> Result<(), Error> {
     match fault {
         Fault::Failed { status, failure }
-            if failure.ran == Ran::No || status.is_some_and(is_about_neither) =>
+            if failure.ran == Ran::No
+                || status.is_some_and(is_about_neither)
+                || failure.error.code == Code::InsufficientScope =>
         {
             Err(failure.error)
         }

@@ -10,9 +10,9 @@ use serde_json::value::RawValue;
 use super::Reply;
 use crate::{http::Failure, words};
 
-pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(crate) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A message ready to be sent, with the headers that only it has.
