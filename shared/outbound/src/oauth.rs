@@ -25,6 +25,7 @@ mod server;
 mod wire;
 
 pub use challenge::Challenge;
+pub(crate) use challenge::asks_for_scope;
 pub use client::{AuthMethod, Client, ExposedClient};
 pub use failure::{Denial, OAuthFailure, step};
 pub use server::{AuthorizationServer, Discovered, same_issuer};
