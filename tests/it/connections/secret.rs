@@ -46,3 +46,10 @@ async fn a_secret_that_the_server_refuses_is_cleared() {
     assert_eq!(connection["state"], "reconnect_required", "{connection}");
     assert_eq!(connection["reason"], "refused", "{connection}");
 }
+
+#[tokio::test]
+async fn a_secret_offers_no_revocation() {
+    let scene = scene(json!({ "authMode": "bearer" })).await;
+    scene.put_secret(&scene.root, "sesame-of-root").await;
+    assert_eq!(scene.connection(&scene.root).await["revocable"], false);
+}
