@@ -30,9 +30,10 @@ pub(crate) async fn run(settings: &Settings, args: &Connect) -> Result<ExitCode,
     let rest = Rest::new(&call::client(&url)?, &url, token);
     let path = path(&args.server)?;
     if args.disconnect {
-        let (revoke, provider) = match args.revoke {
-            true => ("?revoke=true", limits::REFRESH_TIMEOUT_MS.millis()),
-            false => ("", Duration::ZERO),
+        let (revoke, provider) = if args.revoke {
+            ("?revoke=true", limits::REFRESH_TIMEOUT_MS.millis())
+        } else {
+            ("", Duration::ZERO)
         };
         let wait = limits::CALL_REST_MS.millis() + provider;
         let path = format!("{path}{revoke}");
