@@ -12,6 +12,7 @@ mod pages;
 mod redirects;
 mod refreshing;
 mod refusals;
+mod secrecy;
 mod secret;
 mod use_of;
 

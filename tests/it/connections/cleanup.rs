@@ -183,29 +183,28 @@ async fn two_starts_at_the_same_moment_leave_no_more_than_are_allowed() {
     for _ in 0..limits::OAUTH_ATTEMPTS.default {
         scene.start(&scene.root).await;
     }
-    let form = json!({
-        "name": "other", "slug": "other", "transport": "http", "url": scene.peer.url(),
-        "authMode": "oauth", "enabled": true,
-    });
-    let (status, other) = scene.world.post(&scene.root.token, "/api/mcp/servers", form).await;
-    assert_eq!(status, StatusCode::CREATED, "{other}");
+    // Of servers of their own, so that nothing but the person is the same.
+    let starts = async |name: &str| {
+        let form = json!({
+            "name": name, "slug": name, "transport": "http", "url": scene.peer.url(),
+            "authMode": "oauth", "enabled": true,
+        });
+        let (status, made) = scene.world.post(&scene.root.token, "/api/mcp/servers", form).await;
+        assert_eq!(status, StatusCode::CREATED, "{made}");
+        (format!("/api/mcp/servers/{name}/oauth/start"), json!({ "revision": made["revision"] }))
+    };
+    let ((one, body_of_one), (two, body_of_two)) = (starts("one").await, starts("two").await);
     let eldest =
         "SELECT 1 FROM mcp_oauth_attempts ORDER BY created_at, attempt_id LIMIT 1 FOR UPDATE";
     let held = holding(&owner, eldest).await;
-    let path = format!("/api/mcp/servers/{}/oauth/start", other["id"].as_str().unwrap());
-    let body = json!({ "revision": other["revision"] });
-    // Its person's tries at the first server are looked at before the first of its transactions ends.
-    let second = scene.world.post(&scene.root.token, &path, body.clone());
-    let third = async {
-        let ann = scene.world.full_token(&scene.root.person).await;
-        scene.world.post(&ann, &path, body.clone()).await
-    };
+    let first = scene.world.post(&scene.root.token, &one, body_of_one);
+    let second = scene.world.post(&scene.root.token, &two, body_of_two);
     let release = async {
         waiting(&scene.world, 2).await;
         drop(held);
     };
-    let ((second, _), (third, _), ()) = futures::join!(second, third, release);
-    assert_eq!((second, third), (StatusCode::OK, StatusCode::OK));
+    let ((first, _), (second, _), ()) = futures::join!(first, second, release);
+    assert_eq!((first, second), (StatusCode::OK, StatusCode::OK));
     let live = count(&owner, "mcp_oauth_attempts WHERE status <> 'void'").await;
     assert_eq!(live, limits::OAUTH_ATTEMPTS.default.cast_signed());
 }
