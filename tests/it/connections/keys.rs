@@ -1,6 +1,9 @@
 //! Credentials whose key is missing, or is one of several.
 
+use std::collections::HashMap;
+
 use domain::{Caller, Code};
+use reqwest::StatusCode;
 use serde_json::json;
 use sqlx::PgPool;
 use store::vault::Vault;
@@ -113,5 +116,30 @@ async fn without_a_key_nothing_is_begun_and_a_callback_brings_nothing() {
     let at = |_: &str| Ok(callback.clone());
     let started = app::connections::oauth::start(&none, &root, server, revision, at).await;
     assert_eq!(started.unwrap_err().code, Code::CredentialsUnreadable);
-    assert_eq!(scene.state(&scene.root).await, "connected");
+    // What came in the meantime can be taken up once the key is back.
+    let begun = scene.start(&scene.root).await;
+    let callback = scene.provider.walk(&begun.authorization_url, "root").await;
+    let codes = scene.provider.grants("authorization_code").len();
+    let query: HashMap<String, String> = callback.query_pairs().into_owned().collect();
+    let received = app::connections::oauth::callback(
+        &none,
+        app::connections::oauth::Callback {
+            server: server.to_owned(),
+            state: query["state"].clone(),
+            code: Some(query["code"].clone().into()),
+            error: None,
+            iss: query.get("iss").cloned(),
+            browser: begun.cookie.split_once('=').map(|(_, value)| value.into()),
+        },
+    );
+    assert_eq!(received.await.unwrap_err().code, Code::CredentialsUnreadable);
+    assert_eq!(scene.provider.grants("authorization_code").len(), codes);
+    let (status, location) = scene.come_back(&callback, &begun.cookie).await;
+    assert_eq!(status, StatusCode::SEE_OTHER, "{location}");
+    // Nor is a result spent that cannot be read.
+    let result = location.split_once("#result=").unwrap().1;
+    let secret = result.into();
+    let refused = app::connections::oauth::confirm(&none, &root, server, &secret).await;
+    assert_eq!(refused.unwrap_err().code, Code::CredentialsUnreadable);
+    assert_eq!(scene.confirm(&scene.root, result).await.0, StatusCode::OK);
 }

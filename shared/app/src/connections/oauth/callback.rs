@@ -145,9 +145,10 @@ async fn claim(ctx: &Ctx, callback: &Callback) -> Result<Option<Claimed>, Error>
         tx.commit().await?;
         return Ok(None);
     }
-    tx.commit().await?;
     let row = OwnedRow { tenant, server: attempt.server.clone(), attempt: id };
+    // Where the key is missing nothing was taken up: with it, the same callback is good.
     let pending = Pending::open(ctx, &row.row(), &attempt.sealed)?;
+    tx.commit().await?;
     Ok(Some(Claimed { attempt, row, pending }))
 }
 
