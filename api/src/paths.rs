@@ -36,6 +36,7 @@ pub const SERVER_TOOL: &str = "/api/mcp/servers/{server}/tools/{tool}";
 pub const SERVER_TOOL_APPROVE: &str = "/api/mcp/servers/{server}/tools/{tool}/approve";
 pub const CONNECTIONS: &str = "/api/mcp/connections";
 pub const CONNECTION: &str = "/api/mcp/servers/{server}/connection";
+pub const CONNECTION_TEST: &str = "/api/mcp/servers/{server}/connection/test";
 pub const SYSTEM_CONNECTION: &str = "/api/system/mcp-servers/{server}/connection";
 pub const OAUTH_START: &str = "/api/mcp/servers/{server}/oauth/start";
 pub const OAUTH_CANCEL: &str = "/api/mcp/servers/{server}/oauth/cancel";

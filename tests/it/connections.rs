@@ -1,13 +1,23 @@
 //! Personal connections over real HTTP: each person's tools act as that person, and nobody else ever.
 
 mod attempts;
+mod cleanup;
 mod command;
+mod in_the_middle;
+mod issuers;
 mod journey;
+mod keys;
+mod lab;
 mod pages;
+mod redirects;
+mod refreshing;
+mod refusals;
+mod secrecy;
 mod secret;
 mod use_of;
 
 use app::{
+    Ctx,
     broker::{self, Asked, Asking, CallRequest, Called, Outcome},
     through::Upstream,
 };
@@ -185,14 +195,23 @@ impl Scene {
     }
 
     pub(crate) async fn call(&self, by: &Someone, tool: &str, arguments: &str) -> Called {
+        self.call_at(&self.world.ctx, by, tool, arguments).await
+    }
+
+    /// From another node.
+    async fn call_at(&self, node: &Ctx, by: &Someone, tool: &str, arguments: &str) -> Called {
         let agent = caller(&self.world, &by.agent).await;
         let request = request(&self.world, by, tool, arguments);
-        broker::start(&self.world.ctx, &agent, request).finished().await.unwrap()
+        broker::start(node, &agent, request).finished().await.unwrap()
     }
 
     /// What `whoami` of the server says of the caller's token.
     pub(crate) async fn whoami(&self, by: &Someone) -> Result<String, Code> {
-        match self.call(by, "whoami", "{}").await.outcome {
+        self.whoami_at(&self.world.ctx, by).await
+    }
+
+    async fn whoami_at(&self, node: &Ctx, by: &Someone) -> Result<String, Code> {
+        match self.call_at(node, by, "whoami", "{}").await.outcome {
             Ok(Outcome::Done(done)) => {
                 let result: Value = serde_json::from_slice(&done.raw).unwrap();
                 Ok(result["content"][0]["text"].as_str().unwrap_or_default().to_owned())

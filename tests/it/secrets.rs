@@ -7,7 +7,7 @@
 //! call's result, and still nowhere else.
 
 mod journey;
-mod needles;
+pub(crate) mod needles;
 
 use std::{fs, path::Path};
 

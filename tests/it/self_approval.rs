@@ -378,6 +378,7 @@ fn attempts(stage: &Stage) -> Vec<Attempt> {
     attempt(Method::PUT, "/api/mcp/servers/{server}/connection", secret.clone(), Never);
     attempt(Method::PUT, "/api/system/mcp-servers/{server}/connection", secret, Never);
     attempt(Method::DELETE, "/api/mcp/servers/{server}/connection", Value::Null, Never);
+    attempt(Method::POST, "/api/mcp/servers/{server}/connection/test", Value::Null, Never);
     let start = json!({ "revision": 1 });
     attempt(Method::POST, "/api/mcp/servers/{server}/oauth/start", start, Never);
     attempt(Method::POST, "/api/mcp/servers/{server}/oauth/cancel", Value::Null, Never);

@@ -62,6 +62,8 @@ struct Entry {
     connected: bool,
     /// Something is stored, or was and went: its owner can see to that.
     left: bool,
+    /// The provider can be told of it.
+    revocable: bool,
     pending: Option<String>,
     account: Option<String>,
     scopes: Vec<String>,
@@ -348,6 +350,7 @@ fn entry(words: &Words, of: &connections::Shown, chosen: bool) -> Entry {
         },
         connected,
         left: own.is_some_and(|own| own != ConnectionState::Disconnected),
+        revocable: of.revocable,
         pending: of.pending_until.map(|until| fill(words.attempt_pending, &time(until))),
         account: of.account.as_deref().map(shown),
         scopes: of.scopes.iter().filter(|_| connected).map(|scope| shown(scope)).collect(),

@@ -14,9 +14,10 @@ use crate::{
         body::Body,
         id::Id,
         page::{Filters, List},
+        servers::CheckAnswer,
     },
     paths,
-    problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused},
+    problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused, TooMany},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
@@ -24,6 +25,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(list))
         .routes(routes!(get, put, delete))
         .routes(routes!(put_system))
+        .routes(routes!(test))
         .routes(routes!(disconnect_everyone))
 }
 
@@ -78,6 +80,9 @@ pub struct Connection {
     pub reason: Option<ReconnectReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_attempt: Option<PendingAttempt>,
+    /// Whether `?revoke=true` would tell the provider: it takes revocations, and no other connection of
+    /// the caller's stands on the same grant.
+    pub revocable: bool,
     /// Where the provider was to be told: `revoked`, `failed` or `not_offered`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "revoked")]
@@ -127,6 +132,7 @@ impl From<connections::Shown> for Connection {
             last_used_at: shown.last_used_at,
             reason: shown.reason,
             pending_attempt: shown.pending_until.map(|expires_at| PendingAttempt { expires_at }),
+            revocable: shown.revocable,
             revocation: None,
         }
     }
@@ -189,6 +195,22 @@ async fn put_system(
 ) -> Result<Json<Connection>, Problem> {
     let SecretBody { secret, revision } = form;
     Ok(Json(connections::put_secret(&ctx, &caller, &server, secret, revision).await?.into()))
+}
+
+/// Tries the caller's own connection: a client of its own connects with it and lists the tools. Nothing
+/// is called, and nothing is written but what the server's refusal means for the connection. Needs a browser
+/// session or the scope `approve`. 409 `CONFLICT` where the server needs no account of the caller's.
+#[utoipa::path(post, path = paths::CONNECTION_TEST, tag = "connections",
+    params(("server" = String, Path, description = "id or slug")),
+    responses(
+        (status = 200, body = CheckAnswer, description = "also where the server failed"),
+        Refused, Missing, Conflicting, TooMany))]
+async fn test(
+    State(ctx): State<Ctx>,
+    Authenticated(caller): Authenticated,
+    Id(server): Id<String>,
+) -> Result<Json<CheckAnswer>, Problem> {
+    Ok(Json(app::servers::check_own(&ctx, &caller, &server).await?.into()))
 }
 
 /// Takes the caller's own credential out, and ends what is under way; also of a server that is switched

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::json::{CheckAnswer, ServerAnswer, ServerBody};
+use self::json::{ServerAnswer, ServerBody};
 use crate::{
     Api,
     caller::Authenticated,
@@ -25,6 +25,7 @@ use crate::{
     paths,
     problem::{BadBody, BadQuery, Conflicting, Missing, Problem, Refused, TooMany},
 };
+pub(crate) use json::CheckAnswer;
 
 pub(crate) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()

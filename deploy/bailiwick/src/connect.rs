@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, IsTerminal, Read},
     process::{ExitCode, Stdio},
+    time::Duration,
 };
 
 use domain::limits;
@@ -29,8 +30,14 @@ pub(crate) async fn run(settings: &Settings, args: &Connect) -> Result<ExitCode,
     let rest = Rest::new(&call::client(&url)?, &url, token);
     let path = path(&args.server)?;
     if args.disconnect {
-        let revoke = if args.revoke { "?revoke=true" } else { "" };
-        let cleared = rest.send(Method::DELETE, &format!("{path}{revoke}"), None).await?;
+        let (revoke, provider) = if args.revoke {
+            ("?revoke=true", limits::REFRESH_TIMEOUT_MS.millis())
+        } else {
+            ("", Duration::ZERO)
+        };
+        let wait = limits::CALL_REST_MS.millis() + provider;
+        let path = format!("{path}{revoke}");
+        let cleared = rest.send_within(Method::DELETE, &path, None, wait).await?;
         return Ok(told(args, &cleared, None));
     }
     let connection = rest.send(Method::GET, &path, None).await?;

@@ -45,6 +45,8 @@ pub struct Shown {
     pub reason: Option<ReconnectReason>,
     /// A try that the person began and has not ended.
     pub pending_until: Option<Timestamp>,
+    /// Whether the provider can be told when the person disconnects.
+    pub revocable: bool,
 }
 
 /// How far somebody is, as pages tell it.
@@ -77,8 +79,9 @@ pub async fn cancel(ctx: &Ctx, caller: &Caller, server: &str) -> Result<Shown, E
         let (id, details) = (server.id.as_str(), json!({ "attempts": ended }));
         audit::record(ctx, &mut tx, caller, "connection.cancelled", id, details).await?;
     }
+    let revocable = clear::can_revoke(ctx, &mut tx, caller, &server.id).await?;
     tx.commit().await?;
-    Ok(list::shown(ctx, &server, Some(connection), None, sealed.as_ref()))
+    Ok(Shown { revocable, ..list::shown(ctx, &server, Some(connection), None, sealed.as_ref()) })
 }
 
 /// Takes everybody's credential out. For superadmins. How many were connected.
@@ -115,13 +118,19 @@ pub(crate) async fn hold_own(tx: &mut Tx, caller: &Caller, server: &str) -> Resu
     let found = store::servers::hold(tx, server).await?;
     let found =
         found.filter(|server| caller.reach.covers_source(&server.id)).ok_or_else(unknown)?;
-    if found.enabled || servers::configures(caller) {
+    if found.enabled {
         return Ok(found);
     }
-    // Whoever left something with it can see to that.
     let own = store::connections::find(tx, &found.id, caller.user).await?;
-    let left = own.is_some_and(|own| own.state != ConnectionState::Disconnected);
-    if left { Ok(found) } else { Err(unknown()) }
+    let own =
+        own.unwrap_or_else(|| Connection::none(found.id.clone(), caller.user, found.updated_at));
+    if sees(caller, &found, &own) { Ok(found) } else { Err(unknown()) }
+}
+
+/// Whether a server that the caller reaches is there for them: one that is switched off is for who
+/// configures it, and for whoever left something with it and can see to that.
+pub(crate) fn sees(caller: &Caller, server: &Server, own: &Connection) -> bool {
+    server.enabled || servers::configures(caller) || own.state != ConnectionState::Disconnected
 }
 
 /// What the person would put into this server. `CONFLICT` where that is nothing.

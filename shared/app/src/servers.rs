@@ -28,7 +28,7 @@ use store::{
     servers::{SecretKind, SecretName, Wanted},
 };
 
-pub use check::{Asks, Checked, CheckedTool, check};
+pub use check::{Asks, Checked, CheckedTool, check, check_own};
 pub(crate) use check::{is_about_person, is_ours, load_target, words};
 pub use create::create;
 pub use delete::delete;

@@ -67,7 +67,7 @@ limits! {
     LIST_CHANGE_MS = 60_000, up to 3_600_000, "ms", "a server that says that its tools changed is asked for them no sooner than this after it was asked before";
     CLIENT_IDLE_SECONDS = 300, up to 3_600, "s", "an upstream client that nobody used for this long is closed";
     CLIENTS_POOLED = 1_024, up to 16_384, "clients", "upstream clients kept open by one process";
-    REDIRECTS = 5, up to 5, "hops", "redirects followed by a request that carries no credential";
+    REDIRECTS = 5, up to 5, "hops", "redirects that one request follows within its origin";
     TOOLS_PER_SERVER = 1_000, up to 1_000, "tools", "discovery stops here with a warning: no model can choose among more";
     TOOL_PAGES = 200, up to 200, "pages", "tools/list pages read of one server";
     CONNECTION_IDLE_MS = 4_000, up to 60_000, "ms", "an unused connection to an upstream is closed before the upstream does it (node and uvicorn: 5 s): a request that meets a closing connection cannot be proven unsent";
@@ -105,6 +105,7 @@ limits! {
     OAUTH_DOCUMENT_BYTES = 262_144, up to 1_048_576, "bytes", "metadata, a registration or the answer of a token endpoint; the largest known metadata is some 10 kB";
     OAUTH_TOKEN_LIFE_SECONDS = 315_360_000, up to 315_360_000, "s", "an access token's life is cut to ten years: a time beyond is a mistake or an attack on our arithmetic";
     OAUTH_SCOPES = 200, up to 1_000, "scopes", "scopes that are read of one document, challenge or answer";
+    OAUTH_SCOPE_CHARS = 256, up to 1_000, "characters", "one scope that a challenge names; longer ones are passed over";
     OAUTH_SERVERS_LISTED = 50, up to 1_000, "servers", "authorization servers that are read of one resource's metadata";
     OAUTH_ORIGINS = 256, up to 4_096, "origins", "authorization servers whose connections one process keeps for the next request";
 
@@ -306,11 +307,15 @@ limits! {
     OAUTH_ATTEMPTS = 5, up to 5, "attempts", "sign-ins at providers that a person may have under way; one more ends the oldest";
     ATTEMPT_SWEEP_SECONDS = 60, up to 600, "s", "how often sign-ins at providers that are over are deleted";
     OAUTH_SWEEP = 500, up to 5_000, "attempts", "that are over and deleted in one transaction";
+    OAUTH_EXCHANGE_GRACE_SECONDS = 120, up to 600, "s", "a sign-in whose code is being exchanged is deleted this long after its end; outlasts the exchange and its saving";
     CREDENTIAL_BYTES = 16_384, up to 16_384, "bytes", "a static secret of a person; it stands in one header";
     REFRESH_MARGIN_SECONDS = 60, up to 600, "s", "a credential is refreshed this long before its end, or a tenth of its life where that is less";
     REFRESH_TIMEOUT_MS = 20_000, up to 60_000, "ms", "one refresh at an authorization server, connecting included";
     REFRESH_LEASE_MS = 30_000, up to 120_000, "ms", "nobody else refreshes a credential meanwhile; outlasts the request and its saving";
     REFRESH_WAIT_MS = 35_000, up to 120_000, "ms", "a request waits this long for the refresh that another one makes";
+    REFRESH_PATIENCE_MS = 2_000, up to 10_000, "ms", "a request waits no longer where the old credential is still good, or the refresh before failed";
+    REFRESH_PAUSE_MS = 5_000, up to 60_000, "ms", "after a refresh that brought nothing nobody tries again; twice as long after each further one";
+    REFRESH_PAUSE_CAP_MS = 60_000, up to 600_000, "ms", "longest such pause, unless the provider asks for a longer one";
     REFRESH_POLL_MS = 100, up to 1_000, "ms", "how often it looks, should the hint come from another process";
     CREDENTIAL_TOUCH_MS = 60_000, up to 3_600_000, "ms", "how exact the last use of a credential is noted";
 

@@ -26,8 +26,8 @@ mod failure;
 mod names;
 
 pub(crate) use body::{Body, drain, too_large};
+pub(crate) use failure::status_failure;
 pub use failure::{Failure, Ran};
-pub(crate) use failure::{asks_for_scope, status_failure};
 pub use names::{Names, System};
 
 /// Shared by everything that leaves the machine. Cheap to clone.
@@ -139,17 +139,15 @@ impl Origin {
         body: &Bytes,
         sent: &AtomicU32,
     ) -> Result<Reply, Failure> {
-        let mut url = url.clone();
-        for _ in 0..=limits::REDIRECTS.default {
+        let (mut url, mut redirects) = (url.clone(), 0);
+        loop {
             sent.fetch_add(1, Ordering::Relaxed);
             let response = self.send_once(method, &url, headers, body).await?;
-            let status = response.status();
-            if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
-                return Ok(Reply { response, url });
+            match self.redirected(method, &url, &response, redirects)? {
+                None => return Ok(Reply { response, url }),
+                Some(next) => (url, redirects) = (next, redirects + 1),
             }
-            url = self.follow(method, &url, &response)?;
         }
-        Err(failure::format("the server redirects in a circle"))
     }
 
     /// Sends one request and follows nothing: a redirect is an answer like any other. For requests whose body is a secret.
@@ -178,23 +176,31 @@ impl Origin {
         Ok(response)
     }
 
-    fn follow(
+    /// Where an answer redirects to, after `before` redirects; `None`: nowhere. For who sends each hop as a request of
+    /// its own.
+    pub(crate) fn redirected(
         &self,
         method: &Method,
         url: &Url,
         response: &reqwest::Response,
-    ) -> Result<Url, Failure> {
+        before: u64,
+    ) -> Result<Option<Url>, Failure> {
+        let status = response.status();
+        if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        if before >= limits::REDIRECTS.default {
+            return Err(failure::format("the server redirects in a circle"));
+        }
         let keeps_method = *method == Method::GET
-            || matches!(
-                response.status(),
-                StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
-            );
+            || matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
         response
             .headers()
             .get(header::LOCATION)
             .and_then(|location| location.to_str().ok())
             .and_then(|location| url.join(location).ok())
             .filter(|next| keeps_method && next.origin() == self.url.origin())
+            .map(Some)
             .ok_or_else(|| failure::format("the server redirects elsewhere"))
     }
 }

@@ -26,6 +26,7 @@ mod server;
 mod wire;
 
 pub use challenge::Challenge;
+pub(crate) use challenge::asks_for_scope;
 pub use client::{AuthMethod, Client, ExposedClient};
 pub use company::{Identity, Provider, SignIn, SignInFailure};
 pub use failure::{Denial, OAuthFailure, step};

@@ -13,7 +13,8 @@ use uuid::Uuid;
 use crate::{CorruptRow, Db, StoreError, Tx, calls::ReadBackRow, vault::Sealed};
 
 pub use refreshing::{
-    Refreshed, clear_exactly, lease, need_scopes, release, save_refreshed, touch,
+    Failed, Lease, Refreshed, clear_exactly, failed, lease, need_scopes, release, save_refreshed,
+    touch,
 };
 
 /// What becomes of the stored credential.
@@ -167,6 +168,7 @@ pub async fn save(
         "UPDATE mcp_connections
          SET refresh_by = CASE WHEN generation = $4 THEN refresh_by END,
              refresh_until = CASE WHEN generation = $4 THEN refresh_until END,
+             refresh_failures = CASE WHEN generation = $4 THEN refresh_failures ELSE 0 END,
              generation = $4, version = $5, state = $6, reason = $7, kind = $8, account = $9, issuer = $10,
              scopes = $11, needs_scopes = $12, expires_at = $13, refresh_at = $14, connected_at = $15,
              last_used_at = $16, updated_at = $17,

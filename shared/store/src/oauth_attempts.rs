@@ -5,6 +5,7 @@ use domain::{
     Timestamp,
     ids::{OauthAttemptId, ServerId, TenantId, UserId},
     json::Sha256Digest,
+    limits,
 };
 
 use crate::{Db, StoreError, Tx, vault::Sealed};
@@ -86,14 +87,31 @@ pub async fn insert(tx: &mut Tx, new: &NewAttempt<'_>) -> Result<(), StoreError>
     Ok(())
 }
 
-/// Ends the person's oldest tries, so that at most `most` are left.
+/// Until commit nobody else begins or ends several tries of this person: neither do two starts at the
+/// same moment leave one too many, nor do two that end several wait for each other. After server and
+/// connection, before any try.
+pub async fn hold_person(tx: &mut Tx, user: UserId) -> Result<(), StoreError> {
+    sqlx::query!(
+        "SELECT pg_advisory_xact_lock(hashtextextended('oauth_attempts/' || $1 || $2, 0)) AS locked",
+        tx.tenant().to_string(),
+        user.to_string(),
+    )
+    .fetch_one(tx.conn())
+    .await?;
+    Ok(())
+}
+
+/// Ends the oldest tries of a held person, so that at most `most` are left.
 pub async fn void_oldest(tx: &mut Tx, user: UserId, most: u64) -> Result<(), StoreError> {
     sqlx::query!(
         "UPDATE mcp_oauth_attempts SET status = 'void', sealed = NULL, key_id = NULL
          WHERE tenant_id = $1 AND attempt_id IN (
              SELECT attempt_id FROM mcp_oauth_attempts
-             WHERE tenant_id = $1 AND user_id = $2 AND status <> 'void'
-             ORDER BY created_at DESC, attempt_id DESC OFFSET $3 FOR UPDATE)",
+             WHERE tenant_id = $1 AND status <> 'void' AND attempt_id IN (
+                 SELECT attempt_id FROM mcp_oauth_attempts
+                 WHERE tenant_id = $1 AND user_id = $2 AND status <> 'void'
+                 ORDER BY created_at DESC, attempt_id DESC OFFSET $3)
+             ORDER BY attempt_id FOR UPDATE)",
         tx.tenant().0,
         user.0,
         i64::try_from(most).unwrap_or(i64::MAX),
@@ -110,13 +128,33 @@ pub async fn forget_unanswered(
     server: &ServerId,
     user: UserId,
 ) -> Result<(), StoreError> {
-    sqlx::query!(
-        "DELETE FROM mcp_oauth_clients c USING mcp_oauth_attempts a
-         WHERE c.tenant_id = $1 AND a.tenant_id = $1 AND a.server_id = $2 AND a.user_id = $3
-           AND a.status = 'started' AND c.issuer = a.issuer AND c.redirect_uri = a.callback",
+    hold_person(tx, user).await?;
+    forget_of_held(tx, server, user).await
+}
+
+/// Tries before registrations, each in one order: so does the sweep.
+async fn forget_of_held(tx: &mut Tx, server: &ServerId, user: UserId) -> Result<(), StoreError> {
+    let unanswered = sqlx::query!(
+        "SELECT issuer, callback FROM mcp_oauth_attempts
+         WHERE tenant_id = $1 AND server_id = $2 AND user_id = $3 AND status = 'started'
+         ORDER BY attempt_id FOR UPDATE",
         tx.tenant().0,
         server.as_str(),
         user.0,
+    )
+    .fetch_all(tx.conn())
+    .await?;
+    let (issuers, callbacks): (Vec<String>, Vec<String>) =
+        unanswered.into_iter().map(|row| (row.issuer, row.callback)).unzip();
+    sqlx::query!(
+        "DELETE FROM mcp_oauth_clients WHERE tenant_id = $1 AND (issuer, redirect_uri) IN (
+             SELECT c.issuer, c.redirect_uri FROM mcp_oauth_clients c
+             JOIN unnest($2::text[], $3::text[]) AS gone (issuer, callback)
+                 ON c.issuer = gone.issuer AND c.redirect_uri = gone.callback
+             WHERE c.tenant_id = $1 ORDER BY c.issuer, c.redirect_uri FOR UPDATE OF c)",
+        tx.tenant().0,
+        &issuers,
+        &callbacks,
     )
     .execute(tx.conn())
     .await?;
@@ -125,24 +163,38 @@ pub async fn forget_unanswered(
 
 /// Ends all tries of a person to connect to a server. How many there were.
 pub async fn void_own(tx: &mut Tx, server: &ServerId, user: UserId) -> Result<u64, StoreError> {
-    forget_unanswered(tx, server, user).await?;
+    hold_person(tx, user).await?;
     let done = sqlx::query!(
-        "UPDATE mcp_oauth_attempts SET status = 'void', sealed = NULL, key_id = NULL
-         WHERE tenant_id = $1 AND server_id = $2 AND user_id = $3 AND status <> 'void'",
+        "SELECT attempt_id FROM mcp_oauth_attempts
+         WHERE tenant_id = $1 AND server_id = $2 AND user_id = $3 AND status <> 'void'
+         ORDER BY attempt_id FOR UPDATE",
         tx.tenant().0,
         server.as_str(),
         user.0,
+    )
+    .fetch_all(tx.conn())
+    .await?;
+    forget_of_held(tx, server, user).await?;
+    let ids: Vec<uuid::Uuid> = done.into_iter().map(|row| row.attempt_id).collect();
+    let done = sqlx::query!(
+        "UPDATE mcp_oauth_attempts SET status = 'void', sealed = NULL, key_id = NULL
+         WHERE tenant_id = $1 AND attempt_id = ANY($2)",
+        tx.tenant().0,
+        &ids,
     )
     .execute(tx.conn())
     .await?;
     Ok(done.rows_affected())
 }
 
-/// Ends everybody's.
+/// Ends everybody's, of a locked server.
 pub async fn void_all(tx: &mut Tx, server: &ServerId) -> Result<(), StoreError> {
     sqlx::query!(
         "UPDATE mcp_oauth_attempts SET status = 'void', sealed = NULL, key_id = NULL
-         WHERE tenant_id = $1 AND server_id = $2 AND status <> 'void'",
+         WHERE tenant_id = $1 AND attempt_id IN (
+             SELECT attempt_id FROM mcp_oauth_attempts
+             WHERE tenant_id = $1 AND server_id = $2 AND status <> 'void'
+             ORDER BY attempt_id FOR UPDATE)",
         tx.tenant().0,
         server.as_str(),
     )
@@ -288,25 +340,29 @@ pub async fn due(db: &Db, now: Timestamp, most: i32) -> Result<Vec<TenantId>, St
 }
 
 /// Deletes tries whose time is over, but for those that somebody works on at this moment; and our
-/// registration of each that never came back. Takes no other lock.
+/// registration of each that never came back. Takes no other lock, in that order.
 pub async fn sweep(tx: &mut Tx, now: Timestamp, most: i64) -> Result<u64, StoreError> {
+    let grace = limits::OAUTH_EXCHANGE_GRACE_SECONDS.seconds();
     let gone = sqlx::query_scalar!(
         "WITH gone AS (
              DELETE FROM mcp_oauth_attempts WHERE tenant_id = $1 AND attempt_id IN (
                  SELECT attempt_id FROM mcp_oauth_attempts
                  WHERE tenant_id = $1 AND expires_at <= $2
                    -- One whose code is being exchanged is somebody's work yet.
-                   AND (status <> 'claimed' OR expires_at <= $2 - interval '2 minutes')
+                   AND (status <> 'claimed' OR expires_at <= $4)
                  ORDER BY expires_at LIMIT $3 FOR UPDATE SKIP LOCKED)
              RETURNING issuer, callback, status),
          forgotten AS (
-             DELETE FROM mcp_oauth_clients c USING gone
-             WHERE c.tenant_id = $1 AND gone.status = 'started'
-               AND c.issuer = gone.issuer AND c.redirect_uri = gone.callback)
+             DELETE FROM mcp_oauth_clients WHERE tenant_id = $1 AND (issuer, redirect_uri) IN (
+                 SELECT c.issuer, c.redirect_uri FROM mcp_oauth_clients c
+                 JOIN gone ON c.issuer = gone.issuer AND c.redirect_uri = gone.callback
+                 WHERE c.tenant_id = $1 AND gone.status = 'started'
+                 ORDER BY c.issuer, c.redirect_uri FOR UPDATE OF c))
          SELECT count(*) AS \"count!\" FROM gone",
         tx.tenant().0,
         now,
         most,
+        now - grace,
     )
     .fetch_one(tx.conn())
     .await?;

@@ -80,3 +80,15 @@ async fn for_oauth_it_says_which_page_to_open() {
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(shown["connectUrl"], page);
 }
+
+#[tokio::test]
+async fn a_provider_may_take_its_time_to_revoke() {
+    let scene = Scene::new().await;
+    scene.connect(&scene.root, "root").await;
+    let slow = domain::limits::CALL_REST_MS.millis() + std::time::Duration::from_secs(1);
+    scene.provider.set(|knobs| knobs.revoke_delay = slow);
+    let out = connect(&scene, &scene.root, &["tickets", "--disconnect", "--revoke"], "").await;
+    assert_eq!(out.status.code(), Some(0), "{}", words(&out));
+    assert!(words(&out).ends_with("at provider failed\n"), "{}", words(&out));
+    assert_eq!(scene.state(&scene.root).await, "disconnected");
+}

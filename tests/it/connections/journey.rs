@@ -3,6 +3,10 @@
 use domain::Code;
 use reqwest::StatusCode;
 use serde_json::json;
+use tests::{
+    authorization_server::{AuthorizationServer, ProtectedPeer, ProtectedSsePeer},
+    world::World,
+};
 
 use super::Scene;
 
@@ -60,4 +64,30 @@ async fn a_callback_counts_once_and_from_its_own_browser() {
     // It was spent by that.
     assert_eq!(scene.confirm(&scene.root, result).await.0, StatusCode::CONFLICT);
     assert_eq!(scene.state(&scene.root).await, "disconnected");
+}
+
+#[tokio::test]
+async fn the_same_holds_over_http_and_sse() {
+    let provider = AuthorizationServer::start().await;
+    let peer = ProtectedSsePeer::start(&provider).await;
+    let unused = ProtectedPeer::start(&provider).await;
+    let fields = json!({ "authMode": "oauth", "transport": "sse", "url": peer.url() });
+    let scene = Scene::with(World::new().await, provider, unused, fields).await;
+    let ann = scene.member("ann@acme.test").await;
+    scene.connect(&scene.root, "root").await;
+    scene.discover().await;
+    assert_eq!(scene.whoami(&ann).await, Err(Code::ConnectionRequired));
+    scene.connect(&ann, "alice").await;
+    for (person, account) in [(&ann, "alice"), (&scene.root, "root"), (&ann, "alice")] {
+        assert!(scene.whoami(person).await.unwrap().contains(account));
+    }
+    // A session of its own for each, whose requests are refreshed for like any other.
+    peer.set(|door| door.reject_next = 1);
+    assert!(scene.whoami(&ann).await.unwrap().contains("alice"));
+    assert_eq!(scene.provider.grants("refresh_token").len(), 1);
+    assert_eq!(peer.shared_sessions(), Vec::<Vec<String>>::new());
+    peer.set(|door| door.reject_next = 100);
+    assert_eq!(scene.whoami(&ann).await, Err(Code::ReconnectRequired));
+    peer.set(|door| door.reject_next = 0);
+    assert!(scene.whoami(&scene.root).await.unwrap().contains("root"));
 }

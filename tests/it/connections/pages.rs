@@ -227,3 +227,21 @@ async fn a_refused_call_and_a_listed_tool_say_where_to_connect() {
     assert!(error["message"].as_str().unwrap().ends_with(&format!("; open {page}")), "{error}");
     assert!(result["content"][0]["text"].as_str().unwrap().contains(&page), "{result}");
 }
+
+#[tokio::test]
+async fn a_revocation_is_offered_where_it_can_be_had() {
+    let scene = Scene::new().await;
+    let mut ann = browser(&scene, "ann@acme.test").await;
+    let connect = async |ann: &mut Browser| {
+        let result = come_back(ann, &scene, "alice").await;
+        let confirmed = confirm(ann, &scene, &result).await;
+        follow(ann, &confirmed).await
+    };
+    assert!(connect(&mut ann).await.text.contains("name=\"revoke\""));
+    scene.provider.set(|knobs| {
+        knobs.patch_metadata.insert("revocation_endpoint".into(), Value::Null);
+    });
+    let page = connect(&mut ann).await;
+    has(&page, &["value=\"disconnect\""]);
+    assert!(!page.text.contains("name=\"revoke\""), "{}", page.text);
+}

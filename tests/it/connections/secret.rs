@@ -60,3 +60,10 @@ async fn a_query_that_disconnecting_does_not_take_is_refused_and_nothing_is_clea
     }
     assert_eq!(scene.connection(&scene.root).await["state"], "connected");
 }
+
+#[tokio::test]
+async fn a_secret_offers_no_revocation() {
+    let scene = scene(json!({ "authMode": "bearer" })).await;
+    scene.put_secret(&scene.root, "sesame-of-root").await;
+    assert_eq!(scene.connection(&scene.root).await["revocable"], false);
+}

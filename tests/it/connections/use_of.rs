@@ -54,6 +54,7 @@ async fn a_provider_that_fails_costs_the_call_and_not_the_grant() {
         scene.provider.set(|knobs| knobs.fail_grant("refresh_token", fault));
         assert_eq!(scene.whoami(&scene.root).await, Err(Code::UpstreamUnavailable));
         assert_eq!(scene.state(&scene.root).await, "connected");
+        scene.end_pause(&scene.root).await;
     }
     assert!(scene.whoami(&scene.root).await.unwrap().contains("root"));
 }

@@ -32,6 +32,9 @@ pub(super) fn cases() -> Vec<Case> {
         own(Method::DELETE, paths::CONNECTION, |stage| {
             Box::pin(async move { Sent::to(of(&keyed(stage).await, "/connection")) })
         }),
+        own(Method::POST, paths::CONNECTION_TEST, |stage| {
+            Box::pin(async move { Sent::to(of(&keyed(stage).await, "/connection/test")) })
+        }),
         superadmins(Case::new(Method::POST, paths::DISCONNECT_EVERYONE, |stage| {
             Box::pin(async move { Sent::to(of(&keyed(stage).await, "/disconnect-everyone")) })
         })),

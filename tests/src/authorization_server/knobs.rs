@@ -25,6 +25,7 @@ pub struct Knobs {
     /// One for each of the next requests to the token endpoint whose grant fits.
     pub token_faults: VecDeque<TokenFault>,
     pub token_delay: Duration,
+    pub revoke_delay: Duration,
     pub hide_oauth_metadata: bool,
     pub hide_oidc_metadata: bool,
     /// Of every metadata document.
@@ -66,6 +67,7 @@ impl Default for Knobs {
             cimd: true,
             token_faults: VecDeque::new(),
             token_delay: Duration::ZERO,
+            revoke_delay: Duration::ZERO,
             hide_oauth_metadata: false,
             hide_oidc_metadata: false,
             metadata_status: None,

@@ -60,7 +60,10 @@ async fn route(state: &State, asked: &Asked) -> Option<Response<Body>> {
     Some(match (&asked.method, path) {
         (&Method::GET, "/authorize") => authorize::authorize(state, &asked.query),
         (&Method::POST, "/token") => return token::token(state, asked).await,
-        (&Method::POST, "/revoke") => token::revoke(state, asked),
+        (&Method::POST, "/revoke") => {
+            tokio::time::sleep(state.knobs().revoke_delay).await;
+            token::revoke(state, asked)
+        }
         (&Method::POST, "/register") => register(state, &asked.body),
         _ => page(404, "nothing here"),
     })

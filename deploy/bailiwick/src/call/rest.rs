@@ -1,5 +1,7 @@
 //! The few REST calls of `call` and `connect`.
 
+use std::time::Duration;
+
 use domain::{limits, permission::Decision};
 use reqwest::Method;
 use secrecy::{ExposeSecret, SecretString};
@@ -63,16 +65,24 @@ impl Rest {
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, Failure> {
+        self.send_within(method, path, body, limits::CALL_REST_MS.millis()).await
+    }
+
+    /// As [`send`](Self::send), where the service itself may have to wait for somebody.
+    pub(crate) async fn send_within(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        wait: Duration,
+    ) -> Result<Value, Failure> {
         let failed = |error| Failure::because(format!("{path} does not answer"), error);
         let url = self
             .base
             .join(path)
             .map_err(|error| Failure::because("the service's URL is not usable", error))?;
-        let mut request = self
-            .http
-            .request(method, url)
-            .timeout(limits::CALL_REST_MS.millis())
-            .bearer_auth(self.token.expose_secret());
+        let mut request =
+            self.http.request(method, url).timeout(wait).bearer_auth(self.token.expose_secret());
         if let Some(body) = body {
             request = request.json(&body);
         }

@@ -1,11 +1,12 @@
 //! A person takes their own credential out.
 
-use domain::{Caller, Error, Scope, server::AuthMode};
+use domain::{Caller, Error, Scope, ids::ServerId, server::AuthMode};
 use secrecy::SecretString;
 use serde_json::json;
 use store::{
     Tx,
     connections::{CredentialName, Stored},
+    vault::Sealed,
 };
 use tokio::time::timeout;
 
@@ -58,14 +59,11 @@ pub async fn clear(
     let server = hold_own(&mut tx, caller, server).await?;
     let now = ctx.now();
     let mut connection = store::connections::lock(&mut tx, &server.id, caller.user, now).await?;
-    let name = CredentialName {
-        tenant: caller.tenant,
-        server: server.id.clone(),
-        user: caller.user,
-        generation: connection.generation,
-        version: connection.version,
+    let grant = if revoke {
+        Grants::of(ctx, &mut tx, caller).await?.revocable(&server.id).cloned()
+    } else {
+        None
     };
-    let grant = if revoke { revocable(ctx, &mut tx, &name).await? } else { None };
     let was = connection.state;
     connection.clear(None, now);
     store::connections::save(&mut tx, &connection, Stored::Clear).await?;
@@ -85,38 +83,58 @@ pub async fn clear(
     Ok(Cleared { shown: list::shown(ctx, &server, Some(connection), None, None), revocation })
 }
 
-/// The grant, if nothing else of the person's stands on it.
-async fn revocable(
+/// Whether the provider can be told when the caller disconnects from this server.
+pub(super) async fn can_revoke(
     ctx: &Ctx,
     tx: &mut Tx,
-    name: &CredentialName,
-) -> Result<Option<OauthGrant>, Error> {
-    let sealed = store::connections::credential(tx, &name.server, name.user).await?;
-    let Some(grant) = sealed.and_then(|sealed| open(ctx, name, &sealed)) else { return Ok(None) };
-    if grant.server.revocation_endpoint.is_none() {
-        return Ok(None);
-    }
-    for (server, sealed) in store::connections::credentials_of(tx, name.user).await? {
-        if server == name.server {
-            continue;
-        }
-        let other = open(ctx, &CredentialName { server, ..name.clone() }, &sealed);
-        let shared = other.is_some_and(|other| {
-            other.server.issuer == grant.server.issuer
-                && other.client.client_id == grant.client.client_id
-        });
-        if shared {
-            return Ok(None);
-        }
-    }
-    Ok(Some(grant))
+    caller: &Caller,
+    server: &ServerId,
+) -> Result<bool, Error> {
+    Ok(Grants::of(ctx, tx, caller).await?.revocable(server).is_some())
 }
 
-/// `None`: it is no grant, or cannot be opened.
-fn open(ctx: &Ctx, name: &CredentialName, sealed: &store::vault::Sealed) -> Option<OauthGrant> {
-    match Credential::open(&ctx.vault, name, AuthMode::Oauth, sealed) {
-        Ok(Credential::Oauth(grant)) => Some(*grant),
-        _ => None,
+/// All grants of one person that can be opened.
+pub(super) struct Grants(Vec<(ServerId, OauthGrant)>);
+
+impl Grants {
+    pub(super) async fn of(ctx: &Ctx, tx: &mut Tx, caller: &Caller) -> Result<Self, Error> {
+        let sealed = store::connections::credentials_of(tx, caller.user).await?;
+        Ok(Self::open(ctx, caller, sealed.iter().map(|(server, sealed)| (server, sealed))))
+    }
+
+    pub(super) fn open<'a>(
+        ctx: &Ctx,
+        caller: &Caller,
+        sealed: impl Iterator<Item = (&'a ServerId, &'a Sealed)>,
+    ) -> Self {
+        let opened = sealed.filter_map(|(server, sealed)| {
+            let name = CredentialName {
+                tenant: caller.tenant,
+                server: server.clone(),
+                user: caller.user,
+                generation: 0,
+                version: 0,
+            };
+            // Of another mode, it is no grant.
+            match Credential::open(&ctx.vault, &name, AuthMode::Oauth, sealed) {
+                Ok(Credential::Oauth(grant)) => Some((server.clone(), *grant)),
+                _ => None,
+            }
+        });
+        Self(opened.collect())
+    }
+
+    /// The grant at a server, if its provider takes revocations and nothing else of the person's stands
+    /// on it.
+    pub(super) fn revocable(&self, at: &ServerId) -> Option<&OauthGrant> {
+        let (_, grant) = self.0.iter().find(|(server, _)| server == at)?;
+        let shared = self.0.iter().any(|(server, other)| {
+            server != at
+                && other.server.issuer == grant.server.issuer
+                && other.client.client_id == grant.client.client_id
+        });
+        let offered = grant.server.revocation_endpoint.is_some();
+        Some(grant).filter(|_| offered && !shared)
     }
 }
 

@@ -9,7 +9,11 @@ use domain::{
 };
 use store::{Tx, servers::Server, vault::Sealed};
 
-use super::{PageState, Shown, hold_own};
+use super::{
+    PageState, Shown,
+    clear::{Grants, can_revoke},
+    hold_own,
+};
 use crate::Ctx;
 
 /// The servers that the caller may use, or left something with, and how far they are with each; by
@@ -26,13 +30,15 @@ pub async fn list(ctx: &Ctx, caller: &Caller) -> Result<Vec<Shown>, Error> {
         own.into_iter().map(|one| (one.server.clone(), one)).collect();
     let sealed: HashMap<ServerId, Sealed> = sealed.into_iter().collect();
     let pending: HashMap<ServerId, Timestamp> = pending.into_iter().collect();
+    let grants = Grants::open(ctx, caller, sealed.iter());
     let visible = servers.iter().filter(|server| caller.reach.covers_source(&server.id));
     let listed = visible.filter_map(|server| {
         let own = own.remove(&server.id);
         let left = own.as_ref().is_some_and(|own| own.state != ConnectionState::Disconnected);
         (server.enabled || left).then(|| {
             let (until, sealed) = (pending.get(&server.id).copied(), sealed.get(&server.id));
-            shown(ctx, server, own, until, sealed)
+            let revocable = grants.revocable(&server.id).is_some();
+            Shown { revocable, ..shown(ctx, server, own, until, sealed) }
         })
     });
     Ok(listed.collect())
@@ -63,12 +69,14 @@ pub async fn one(ctx: &Ctx, caller: &Caller, server: &str) -> Result<Shown, Erro
     let own = store::connections::find(&mut tx, &server.id, caller.user).await?;
     let sealed = store::connections::credential(&mut tx, &server.id, caller.user).await?;
     let pending = store::oauth_attempts::pending_of(&mut tx, caller.user, ctx.now()).await?;
+    let revocable = can_revoke(ctx, &mut tx, caller, &server.id).await?;
     tx.commit().await?;
     let until = pending.into_iter().find(|(id, _)| *id == server.id).map(|(_, until)| until);
-    Ok(shown(ctx, &server, own, until, sealed.as_ref()))
+    Ok(Shown { revocable, ..shown(ctx, &server, own, until, sealed.as_ref()) })
 }
 
-/// A connected one whose credential no key opens is to be made anew, as long as that lasts.
+/// A connected one whose credential no key opens is to be made anew, as long as that lasts. Whether it
+/// can be revoked is for the caller to say.
 pub(super) fn shown(
     ctx: &Ctx,
     server: &Server,
@@ -93,6 +101,7 @@ pub(super) fn shown(
         last_used_at: None,
         reason: None,
         pending_until,
+        revocable: false,
     };
     let Some(kind) = CredentialKind::of(server.reach.auth_mode) else { return base };
     let Some(own) = own else {

@@ -23,6 +23,7 @@ use super::{configures, find, hold, lock, one_configured};
 use crate::{
     Ctx, audit,
     authority::Who,
+    connections::personal,
     discovery,
     target::{Aim, Stored, target},
 };
@@ -80,6 +81,30 @@ struct ToConfirm<'a> {
 /// contacts. To agree takes the scope `approve` and the revision that was shown; another one by now is
 /// `REVISION_CONFLICT`, with what there is to agree to instead.
 pub async fn check(ctx: &Ctx, caller: &Caller, server: &str, asks: Asks) -> Result<Checked, Error> {
+    try_out(ctx, caller, server, asks, What::Server).await
+}
+
+/// The same of the caller's own connection: it says nothing about the server, and writes nothing.
+/// `CONFLICT` where the server needs no account of the caller's.
+pub async fn check_own(ctx: &Ctx, caller: &Caller, server: &str) -> Result<Checked, Error> {
+    caller.require_scope(Scope::Approve)?;
+    try_out(ctx, caller, server, Asks::Ask, What::Connection).await
+}
+
+/// What is tried out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Server,
+    Connection,
+}
+
+async fn try_out(
+    ctx: &Ctx,
+    caller: &Caller,
+    server: &str,
+    asks: Asks,
+    what: What,
+) -> Result<Checked, Error> {
     let mut tx = ctx.begin(caller.tenant).await?;
     let server = find(&mut tx, caller, server).await?;
     let configures = configures(caller);
@@ -89,6 +114,9 @@ pub async fn check(ctx: &Ctx, caller: &Caller, server: &str, asks: Asks) -> Resu
         Asks::Ask => hold(&mut tx, caller, server.id.as_str()).await?,
         Asks::Confirmed { .. } => lock(&mut tx, caller, server.id.as_str()).await?,
     };
+    if what == What::Connection {
+        personal(&server)?;
+    }
     let contact = contact(&mut tx, &server).await?;
     if server.unconfirmed {
         confirm(ctx, &mut tx, caller, &mut server, &contact, asks).await?;
@@ -115,7 +143,7 @@ pub async fn check(ctx: &Ctx, caller: &Caller, server: &str, asks: Asks) -> Resu
         tracing::info!(server = %server.id, code = %error.code, "a server failed its check");
     }
     let told = found.as_ref().err().is_none_or(|error| !is_about_person(&server, error));
-    if visible.is_none() && told {
+    if visible.is_none() && what == What::Server && told {
         discovery::save_status(ctx, caller.tenant, &server, began, found.as_ref().err()).await?;
     }
     let contact = configures.then_some(contact);

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use domain::{Code, Error, limits};
 use http::{HeaderMap, StatusCode, header};
 
-use crate::{egress::Refused, words};
+use crate::{egress::Refused, oauth::asks_for_scope, words};
 
 /// Whether the request may have had an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,15 +117,6 @@ pub(crate) fn status_failure(status: StatusCode, headers: &HeaderMap, body: &[u8
     // A 401 is the peer's word that it did not look at the request.
     let ran = if status == StatusCode::UNAUTHORIZED { Ran::No } else { Ran::Unknown };
     Failure { error, ran }
-}
-
-/// RFC 6750, section 3.1.
-pub(crate) fn asks_for_scope(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(header::WWW_AUTHENTICATE)
-        .iter()
-        .filter_map(|challenge| challenge.to_str().ok())
-        .any(|challenge| challenge.contains("insufficient_scope"))
 }
 
 /// `Retry-After` (RFC 9110, section 10.2.3): seconds, which some servers give with decimals, or a

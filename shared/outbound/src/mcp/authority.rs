@@ -3,12 +3,13 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use domain::{Error, ids::ToolId, json::Sha256Digest};
+use domain::{Error, ids::ToolId, json::Sha256Digest, limits};
 use futures::future::BoxFuture;
 use http::{HeaderName, Method};
-use rmcp::transport::auth::WWWAuthenticateParams;
 use secrecy::SecretString;
 use url::Url;
+
+use crate::oauth::Challenge;
 
 /// Decides over each HTTP request of a client right before it leaves, and supplies the credential that
 /// it leaves with. Nothing of an answer is kept: the next request asks again.
@@ -72,24 +73,21 @@ pub struct Mark {
 #[derive(Debug, Clone, Copy)]
 pub struct Refusal<'a> {
     pub kind: RefusalKind,
-    /// Every `WWW-Authenticate` of the answer that is text.
-    pub challenges: &'a [String],
+    /// Every challenge of the answer that a token would meet.
+    pub challenges: &'a [Challenge],
     /// It refused after [`Verdict::Again`].
     pub again: bool,
 }
 
 impl Refusal<'_> {
-    /// The scopes that the challenges name, without repetitions.
+    /// The scopes that are asked for, without repetitions, at most [`limits::OAUTH_SCOPES`].
     #[must_use]
     pub fn scopes(&self) -> Vec<String> {
-        let Ok(base) = Url::parse("http://localhost/") else { return Vec::new() };
+        let asking = self.challenges.iter().filter(|one| one.asks_for_scope());
         let mut scopes: Vec<String> = Vec::new();
-        for challenge in self.challenges {
-            let named = WWWAuthenticateParams::parse(challenge, &base).scope.unwrap_or_default();
-            for scope in named.split_whitespace().map(ToOwned::to_owned) {
-                if !scopes.contains(&scope) {
-                    scopes.push(scope);
-                }
+        for scope in asking.flat_map(|one| &one.scopes).take(limits::OAUTH_SCOPES.size()) {
+            if !scopes.contains(scope) {
+                scopes.push(scope.clone());
             }
         }
         scopes

@@ -2,11 +2,11 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, atomic::Ordering},
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
@@ -14,7 +14,10 @@ use super::{
     Behalf, Outgoing, Pass, Refusal, RefusalKind, SharedAuthority, Verdict, channel::Trail,
     exchange::shared_headers,
 };
-use crate::http::{Failure, Origin, Ran, Reply, asks_for_scope, drain};
+use crate::{
+    http::{Failure, Origin, Ran, Reply, drain},
+    oauth::{Challenge, asks_for_scope},
+};
 
 /// How many credentials that were lent to requests are remembered, to be masked in answers: one
 /// is replaced while requests with the one before are still under way.
@@ -41,6 +44,9 @@ impl Door {
 
     /// Asks the authority, sends, and where the credential is refused and another one is had, sends
     /// once more. A request that was refused so was not looked at.
+    ///
+    /// A redirect within the origin is a request of its own, with a right of its own; no redirect leads
+    /// further.
     pub(super) async fn send(
         &self,
         method: &Method,
@@ -56,12 +62,22 @@ impl Door {
         let Some(authority) = authority else {
             return self.origin.send(method, url, headers, body, &trail.requests).await;
         };
-        let mut again = false;
+        let (mut url, mut again, mut redirects) = (url.clone(), false, 0);
         loop {
-            let outgoing = Outgoing { method, url, body, behalf };
-            let pass = authority.authorize(outgoing).await.map_err(Failure::not_run)?;
+            let outgoing = Outgoing { method, url: &url, body, behalf };
+            // What was redirected may have done something before.
+            let ran = if redirects == 0 { Ran::No } else { Ran::Unknown };
+            let refused = |error| Failure { error, ran };
+            let pass = authority.authorize(outgoing).await.map_err(refused)?;
             let headers = self.lend(headers, &pass)?;
-            let reply = self.origin.send(method, url, &headers, body, &trail.requests).await?;
+            trail.requests.fetch_add(1, Ordering::Relaxed);
+            let response = self.origin.send_once(method, &url, &headers, body).await?;
+            if let Some(next) = self.origin.redirected(method, &url, &response, redirects)? {
+                drain(response).await;
+                (url, redirects) = (next, redirects + 1);
+                continue;
+            }
+            let reply = Reply { response, url: url.clone() };
             let Some((kind, challenges)) = refusal(&reply) else { return Ok(reply) };
             let ran = if kind == RefusalKind::Unauthorized { Ran::No } else { Ran::Unknown };
             let refusal = Refusal { kind, challenges: &challenges, again };
@@ -112,13 +128,12 @@ fn bare(value: &SecretString) -> &str {
 }
 
 /// Whether the credential was refused, and with which challenges.
-fn refusal(reply: &Reply) -> Option<(RefusalKind, Vec<String>)> {
+fn refusal(reply: &Reply) -> Option<(RefusalKind, Vec<Challenge>)> {
     let headers = reply.response.headers();
     let kind = match reply.response.status() {
         StatusCode::UNAUTHORIZED => RefusalKind::Unauthorized,
         StatusCode::FORBIDDEN if asks_for_scope(headers) => RefusalKind::InsufficientScope,
         _ => return None,
     };
-    let challenges = headers.get_all(header::WWW_AUTHENTICATE).iter();
-    Some((kind, challenges.filter_map(|value| value.to_str().ok().map(Into::into)).collect()))
+    Some((kind, Challenge::all(headers)))
 }

@@ -160,7 +160,7 @@ impl McpClients {
             } else {
                 self.client(target, &trail).await?
             };
-            discovery::discover(&client, &trail).await
+            Box::pin(discovery::discover(&client, &trail)).await
         });
         tokio::time::timeout_at(deadline, work).await.unwrap_or_else(|_| {
             Err(Error::new(Code::Timeout, "the server did not list its tools in time"))

@@ -27,7 +27,7 @@ pub(super) fn canonical(answered: &Answered) -> Result<HttpResponse, OAuthFailur
     let members = members(answered);
     if let Some(error) = members.as_ref().and_then(error_of) {
         if matches!(error.as_str(), "server_error" | "temporarily_unavailable") {
-            return Err(OAuthFailure::busy());
+            return Err(OAuthFailure::busy(&error));
         }
         let body = json!({"error": error}).to_string().into_bytes();
         return Ok(response(StatusCode::BAD_REQUEST, body));

@@ -18,6 +18,29 @@ impl Challenge {
     /// names its metadata, else the first.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
+        best(Self::all_of(text))
+    }
+
+    /// Of all `WWW-Authenticate` headers of an answer.
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Option<Self> {
+        best(Self::all(headers))
+    }
+
+    /// Every Bearer (or `DPoP`) challenge of an answer.
+    #[must_use]
+    pub fn all(headers: &HeaderMap) -> Vec<Self> {
+        let values = headers.get_all(header::WWW_AUTHENTICATE).iter();
+        values.filter_map(|value| value.to_str().ok()).flat_map(Self::all_of).collect()
+    }
+
+    /// RFC 6750, section 3.1.
+    #[must_use]
+    pub fn asks_for_scope(&self) -> bool {
+        self.error.as_deref() == Some("insufficient_scope")
+    }
+
+    fn all_of(text: &str) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         let mut bearer = false;
         for part in parts(text) {
@@ -36,14 +59,7 @@ impl Challenge {
                 }
             }
         }
-        best(found)
-    }
-
-    /// Of all `WWW-Authenticate` headers of an answer.
-    #[must_use]
-    pub fn of(headers: &HeaderMap) -> Option<Self> {
-        let values = headers.get_all(header::WWW_AUTHENTICATE).iter();
-        best(values.filter_map(|value| Self::parse(value.to_str().ok()?)).collect())
+        found
     }
 
     fn take(&mut self, name: &str, value: String) {
@@ -52,7 +68,8 @@ impl Challenge {
                 self.resource_metadata.get_or_insert(value);
             }
             "scope" if self.scopes.is_empty() => {
-                let scopes = value.split_ascii_whitespace().take(limits::OAUTH_SCOPES.size());
+                let scopes = value.split_ascii_whitespace().filter(|scope| is_scope(scope));
+                let scopes = scopes.take(limits::OAUTH_SCOPES.size());
                 self.scopes = scopes.map(str::to_owned).collect();
             }
             "error" => {
@@ -61,6 +78,17 @@ impl Challenge {
             _ => {}
         }
     }
+}
+
+/// Whether an answer asks for more rights than the token has.
+pub(crate) fn asks_for_scope(headers: &HeaderMap) -> bool {
+    Challenge::all(headers).iter().any(Challenge::asks_for_scope)
+}
+
+/// `scope-token` of RFC 6749, section 3.3, no longer than anybody's are.
+fn is_scope(text: &str) -> bool {
+    text.len() <= limits::OAUTH_SCOPE_CHARS.size()
+        && text.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
 }
 
 fn best(found: Vec<Challenge>) -> Option<Challenge> {
@@ -143,6 +171,39 @@ mod tests {
             let expected = (url(), "a b".to_owned(), Some("insufficient_scope".to_owned()));
             assert_eq!(parsed(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn the_error_of_a_challenge_asks_for_scopes_and_no_other_word_does() {
+        let asks = |text: &str| {
+            asks_for_scope(&HeaderMap::from_iter([(
+                header::WWW_AUTHENTICATE,
+                text.parse().unwrap(),
+            )]))
+        };
+        assert!(asks(r#"Bearer error="insufficient_scope", scope="a""#));
+        assert!(asks(
+            r#"Bearer resource_metadata="https://a.test", DPoP error=insufficient_scope"#
+        ));
+        for not in [
+            r#"Bearer error="invalid_token", error_description="not insufficient_scope""#,
+            r#"Bearer error="insufficient_scopes""#,
+            r#"Basic realm="insufficient_scope""#,
+            r#"Basic error="insufficient_scope""#,
+        ] {
+            assert!(!asks(not), "{not}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_scope_is_passed_over() {
+        let long = "x".repeat(limits::OAUTH_SCOPE_CHARS.size() + 1);
+        let text = format!(r#"Bearer scope="a {long} b\\c d\"e f""#);
+        assert_eq!(parsed(&text).1, "a f");
+        let many: Vec<String> =
+            (0..=limits::OAUTH_SCOPES.size()).map(|n| format!("s{n}")).collect();
+        let many = Challenge::parse(&format!(r#"Bearer scope="{}""#, many.join(" "))).unwrap();
+        assert_eq!(many.scopes.len(), limits::OAUTH_SCOPES.size());
     }
 
     #[test]

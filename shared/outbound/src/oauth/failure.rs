@@ -1,6 +1,8 @@
 //! What a step of OAuth that failed means.
 
-use domain::{Code, Error};
+use std::time::Duration;
+
+use domain::{Code, Error, Retry};
 
 use crate::http::{Failure, Ran};
 
@@ -109,6 +111,24 @@ impl OAuthFailure {
         matches!(self, Self::Unavailable { .. })
     }
 
+    /// Whether the code or refresh token that the request went with may be spent.
+    #[must_use]
+    pub fn may_have_spent(&self) -> bool {
+        matches!(self, Self::Unavailable { ran: Ran::Unknown, .. } | Self::Malformed(_))
+    }
+
+    /// How long the provider asks to wait before the next request.
+    #[must_use]
+    pub fn wait(&self) -> Option<Duration> {
+        match self {
+            Self::Unavailable { error, .. } => match error.retry {
+                Retry::After(wait) => Some(wait),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     pub(super) fn unavailable(failure: Failure) -> Self {
         let Failure { error, ran } = failure;
         Self::Unavailable { error, ran }
@@ -119,10 +139,12 @@ impl OAuthFailure {
         Self::Unavailable { error, ran: Ran::Unknown }
     }
 
-    /// It says itself that another time is better.
-    pub(super) fn busy() -> Self {
+    /// It says itself that another time is better: `temporarily_unavailable` before it did anything,
+    /// `server_error` at any moment.
+    pub(super) fn busy(code: &str) -> Self {
         let error = Error::new(Code::UpstreamUnavailable, "the authorization server is busy");
-        Self::Unavailable { error, ran: Ran::Unknown }
+        let ran = if code == "temporarily_unavailable" { Ran::No } else { Ran::Unknown };
+        Self::Unavailable { error, ran }
     }
 }
 

@@ -107,6 +107,7 @@ pub(super) fn unavailable(answered: &Answered) -> Option<Failure> {
     // Without its body: a provider's words do not leave this module.
     passing.then(|| {
         let mut failure = status_failure(status, &answered.headers, &[]);
+        // A 503 may be a proxy's word for a connection that broke after the request was through.
         if status == StatusCode::TOO_MANY_REQUESTS {
             failure.ran = Ran::No;
         }

@@ -2,25 +2,39 @@
 
 use std::time::Duration;
 
-use domain::{Timestamp, connection::ReconnectReason};
+use domain::{Timestamp, connection::ReconnectReason, limits};
 use uuid::Uuid;
 
 use super::CredentialName;
 use crate::{StoreError, Tx, nodes::millis, vault::Sealed};
 
+/// How a try to lease a credential ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lease {
+    /// It is the holder's; `failures` refreshes in a row brought nothing before.
+    Ours { failures: u32 },
+    /// Somebody else refreshes it.
+    Others { failures: u32 },
+    /// The last refresh brought nothing, and the next one has to wait this long.
+    Paused(Duration),
+    /// The credential is another one by now.
+    Moved,
+}
+
 /// Takes the lease to refresh exactly this state of a credential, for `holder`, by the database's
-/// clock. False: somebody else has it, or the credential is another one by now.
+/// clock.
 pub async fn lease(
     tx: &mut Tx,
     name: &CredentialName,
     holder: Uuid,
     lease: Duration,
-) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
+) -> Result<Lease, StoreError> {
+    let taken = sqlx::query_scalar!(
         "UPDATE mcp_connections
          SET refresh_by = $6, refresh_until = clock_timestamp() + $7::bigint * interval '1 millisecond'
          WHERE tenant_id = $1 AND server_id = $2 AND user_id = $3 AND generation = $4 AND version = $5
-           AND state = 'connected' AND (refresh_until IS NULL OR refresh_until <= clock_timestamp())",
+           AND state = 'connected' AND (refresh_until IS NULL OR refresh_until <= clock_timestamp())
+         RETURNING refresh_failures",
         tx.tenant().0,
         name.server.as_str(),
         name.user.0,
@@ -29,12 +43,35 @@ pub async fn lease(
         holder,
         millis(lease),
     )
-    .execute(tx.conn())
+    .fetch_optional(tx.conn())
     .await?;
-    Ok(done.rows_affected() == 1)
+    if let Some(failures) = taken {
+        return Ok(Lease::Ours { failures: failures.unsigned_abs() });
+    }
+    let row = sqlx::query!(
+        r#"SELECT refresh_failures, refresh_by IS NOT NULL AS "held!",
+                  ceil(extract(epoch FROM refresh_until - clock_timestamp()) * 1000)::bigint AS left_ms
+           FROM mcp_connections
+           WHERE tenant_id = $1 AND server_id = $2 AND user_id = $3 AND generation = $4 AND version = $5
+             AND state = 'connected'"#,
+        tx.tenant().0,
+        name.server.as_str(),
+        name.user.0,
+        name.generation,
+        name.version,
+    )
+    .fetch_optional(tx.conn())
+    .await?;
+    let Some(row) = row else { return Ok(Lease::Moved) };
+    let left = u64::try_from(row.left_ms.unwrap_or_default()).unwrap_or_default();
+    Ok(if row.held || left == 0 {
+        Lease::Others { failures: row.refresh_failures.unsigned_abs() }
+    } else {
+        Lease::Paused(Duration::from_millis(left))
+    })
 }
 
-/// Gives the lease back, if it is still the holder's.
+/// Gives the lease back, if it is still the holder's: nothing was asked of anybody.
 pub async fn release(tx: &mut Tx, name: &CredentialName, holder: Uuid) -> Result<(), StoreError> {
     sqlx::query!(
         "UPDATE mcp_connections SET refresh_by = NULL, refresh_until = NULL
@@ -43,6 +80,43 @@ pub async fn release(tx: &mut Tx, name: &CredentialName, holder: Uuid) -> Result
         name.server.as_str(),
         name.user.0,
         holder,
+    )
+    .execute(tx.conn())
+    .await?;
+    Ok(())
+}
+
+/// What a refresh that brought nothing leaves behind.
+#[derive(Debug)]
+pub struct Failed {
+    /// Nobody refreshes it before.
+    pub pause: Duration,
+    /// The refresh token may have been spent: what is still good is used to its end first.
+    pub spent: bool,
+    pub at: Timestamp,
+}
+
+/// Gives the lease back after a refresh that brought nothing, if it is still the holder's.
+pub async fn failed(
+    tx: &mut Tx,
+    name: &CredentialName,
+    holder: Uuid,
+    failed: &Failed,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "UPDATE mcp_connections
+         SET refresh_by = NULL, refresh_failures = refresh_failures + 1,
+             refresh_until = clock_timestamp() + $5::bigint * interval '1 millisecond',
+             refresh_at = CASE WHEN $6 THEN expires_at
+                 ELSE least(expires_at, $7::timestamptz + $5::bigint * interval '1 millisecond') END
+         WHERE tenant_id = $1 AND server_id = $2 AND user_id = $3 AND refresh_by = $4",
+        tx.tenant().0,
+        name.server.as_str(),
+        name.user.0,
+        holder,
+        millis(failed.pause),
+        failed.spent,
+        failed.at,
     )
     .execute(tx.conn())
     .await?;
@@ -70,7 +144,8 @@ pub async fn save_refreshed(
     let done = sqlx::query!(
         "UPDATE mcp_connections
          SET version = version + 1, sealed = $5, key_id = $6, scopes = coalesce($7, scopes), expires_at = $8,
-             refresh_at = $9, updated_at = $10, refresh_by = NULL, refresh_until = NULL
+             refresh_at = $9, updated_at = $10, refresh_by = NULL, refresh_until = NULL,
+             refresh_failures = 0
          WHERE tenant_id = $1 AND server_id = $2 AND user_id = $3 AND generation = $4
            AND state = 'connected'",
         tx.tenant().0,
@@ -117,7 +192,8 @@ pub async fn clear_exactly(
     Ok(done.rows_affected() == 1)
 }
 
-/// The server asked for more than was granted; the credential stays. Guarded by the generation.
+/// The server asked for more than was granted; the credential stays. Guarded by the generation. What
+/// is kept is bounded, whatever servers ask for.
 pub async fn need_scopes(
     tx: &mut Tx,
     name: &CredentialName,
@@ -126,7 +202,11 @@ pub async fn need_scopes(
 ) -> Result<(), StoreError> {
     sqlx::query!(
         "UPDATE mcp_connections
-         SET needs_scopes = ARRAY(SELECT DISTINCT unnest(needs_scopes || $5::text[])), updated_at = $6
+         SET needs_scopes = ARRAY(
+                 SELECT asked.scope
+                 FROM unnest(needs_scopes || $5::text[]) WITH ORDINALITY AS asked (scope, at)
+                 GROUP BY asked.scope ORDER BY min(asked.at) LIMIT $7),
+             updated_at = $6
          WHERE tenant_id = $1 AND server_id = $2 AND user_id = $3 AND generation = $4",
         tx.tenant().0,
         name.server.as_str(),
@@ -134,6 +214,7 @@ pub async fn need_scopes(
         name.generation,
         scopes,
         now,
+        limits::OAUTH_SCOPES.default.cast_signed(),
     )
     .execute(tx.conn())
     .await?;

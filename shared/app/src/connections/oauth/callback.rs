@@ -1,7 +1,7 @@
 //! The second step: the provider sends the browser back. Nobody is signed in here: the attempt says
 //! whose it is.
 
-use domain::{Error, Timestamp, ids::ServerId, limits};
+use domain::{Error, Timestamp, ids::ServerId, limits, user::UserStatus};
 use outbound::oauth::{Denial, OAuthFailure};
 use secrecy::{ExposeSecret, SecretString};
 use store::oauth_attempts::Attempt;
@@ -34,8 +34,8 @@ pub enum Received {
     Denied,
     /// The exchange failed, or the provider answered wrongly: nothing was connected.
     Failed,
-    /// Nothing that could be taken up: another browser, replayed, late, or the server was changed. One
-    /// answer for all of it.
+    /// Nothing that could be taken up: another browser, replayed, late, the server was changed, or the
+    /// person disabled. One answer for all of it.
     Unknown,
 }
 
@@ -134,17 +134,21 @@ async fn claim(ctx: &Ctx, callback: &Callback) -> Result<Option<Claimed>, Error>
     let Some(attempt) = claimed else { return Ok(None) };
     let server = store::servers::find(&mut tx, attempt.server.as_str()).await?;
     let connection = store::connections::find(&mut tx, &attempt.server, attempt.user).await?;
-    let same = server
-        .is_some_and(|server| server.enabled && server.config_revision == attempt.config_revision)
+    let person = store::users::get(&mut tx, attempt.user).await?;
+    let same = person.is_some_and(|person| person.status == UserStatus::Active)
+        && server.is_some_and(|server| {
+            server.enabled && server.config_revision == attempt.config_revision
+        })
         && connection.is_some_and(|own| own.generation == attempt.generation);
     if !same {
         store::oauth_attempts::void(&mut tx, id).await?;
         tx.commit().await?;
         return Ok(None);
     }
-    tx.commit().await?;
     let row = OwnedRow { tenant, server: attempt.server.clone(), attempt: id };
+    // Where the key is missing nothing was taken up: with it, the same callback is good.
     let pending = Pending::open(ctx, &row.row(), &attempt.sealed)?;
+    tx.commit().await?;
     Ok(Some(Claimed { attempt, row, pending }))
 }
 

@@ -8,7 +8,9 @@ use store::connections::{CredentialName, Stored};
 use super::{AttemptRow, digest_of};
 use crate::{
     Ctx, audit,
-    connections::{Shown, connected, credential::Credential, grant::Brought, hold_own, list},
+    connections::{
+        Shown, clear::can_revoke, connected, credential::Credential, grant::Brought, list, sees,
+    },
 };
 
 /// Publishes the credential that a callback brought, for the person who began, if nothing was changed
@@ -25,15 +27,25 @@ pub async fn confirm(
     caller.require_scope(Scope::Approve)?;
     let now = ctx.now();
     let mut tx = ctx.begin(caller.tenant).await?;
-    let server = hold_own(&mut tx, caller, server).await?;
+    let unknown = || Error::not_found("server");
+    let server = store::servers::hold(&mut tx, server).await?.ok_or_else(unknown)?;
     let mut connection = store::connections::lock(&mut tx, &server.id, caller.user, now).await?;
+    store::oauth_attempts::hold_person(&mut tx, caller.user).await?;
     let digest = digest_of(result.expose_secret());
-    let Some(attempt) = store::oauth_attempts::spend(&mut tx, &server.id, digest, now).await?
-    else {
+    let spent = store::oauth_attempts::spend(&mut tx, &server.id, digest, now).await?;
+    let own = spent.filter(|attempt| attempt.user == caller.user);
+    // Spent first, judged then: what was refused once is good for nothing.
+    if !caller.reach.covers_source(&server.id)
+        || own.is_none() && !sees(caller, &server, &connection)
+    {
+        tx.commit().await?;
+        return Err(unknown());
+    }
+    let Some(attempt) = own else {
+        tx.commit().await?;
         return Err(refused());
     };
-    let holds = attempt.user == caller.user
-        && server.enabled
+    let holds = server.enabled
         && server.reach.auth_mode == AuthMode::Oauth
         && attempt.config_revision == server.config_revision
         && attempt.generation == connection.generation;
@@ -58,8 +70,9 @@ pub async fn confirm(
     let details = json!({ "kind": "oauth", "generation": connection.generation,
         "issuer": connection.issuer, "scopes": connection.scopes.len() });
     audit::record(ctx, &mut tx, caller, "connection.made", server.id.as_str(), details).await?;
+    let revocable = can_revoke(ctx, &mut tx, caller, &server.id).await?;
     tx.commit().await?;
-    Ok(list::shown(ctx, &server, Some(connection), None, Some(&sealed)))
+    Ok(Shown { revocable, ..list::shown(ctx, &server, Some(connection), None, Some(&sealed)) })
 }
 
 fn refused() -> Error {

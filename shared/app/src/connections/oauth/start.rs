@@ -109,6 +109,7 @@ pub async fn start(
         created_at: now,
         expires_at,
     };
+    store::oauth_attempts::hold_person(&mut tx, caller.user).await?;
     store::oauth_attempts::insert(&mut tx, &attempt).await?;
     store::oauth_attempts::void_oldest(&mut tx, caller.user, limits::OAUTH_ATTEMPTS.default)
         .await?;
