@@ -80,7 +80,7 @@ CREATE TABLE company_sign_ins (
 );
 CREATE INDEX company_sign_ins_network ON company_sign_ins (network_digest, tenant_id);
 CREATE INDEX company_sign_ins_expires ON company_sign_ins (expires_at);
-CALL protect_tenant_table('company_sign_ins', 'SELECT, INSERT, DELETE');
+CALL protect_tenant_table('company_sign_ins', 'SELECT, INSERT, UPDATE, DELETE');
 
 -- Across tenants, for whoever clears up.
 CREATE FUNCTION due_company_sign_ins(ended_before timestamptz, most integer)

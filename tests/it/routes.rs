@@ -22,6 +22,7 @@
 //! .needs("api:write").foreign(Fate::Refused(404)).colleague(Fate::Refused(404))
 //! ```
 
+mod company;
 mod connections;
 mod identity;
 mod invocations;
@@ -47,6 +48,7 @@ const SCOPES: [&str; 4] = ["api:read", "api:write", "approve", "admin"];
 
 fn all() -> Vec<Case> {
     [
+        company::cases(),
         connections::cases(),
         identity::cases(),
         invocations::cases(),

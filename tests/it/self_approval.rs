@@ -349,6 +349,15 @@ fn attempts(stage: &Stage) -> Vec<Attempt> {
         attempt(Method::PATCH, "/api/users/{user}", body, Never);
     }
 
+    // Whoever says who the issuer is says who anybody is; and a company account signs in.
+    let issuer = json!({ "name": "Mine", "issuer": "https://idp.mine.test", "clientId": "mine" });
+    attempt(Method::PUT, "/api/tenant/company-sign-in", issuer, Never);
+    attempt(Method::DELETE, "/api/tenant/company-sign-in", Value::Null, Never);
+    attempt(Method::POST, "/api/tenant/company-sign-in/test", Value::Null, Never);
+    let account = json!({ "subject": "mine" });
+    attempt(Method::PUT, "/api/users/{user}/company-account", account, Never);
+    attempt(Method::DELETE, "/api/users/{user}/company-account", Value::Null, Never);
+
     for body in [
         json!({ "policy": "allow" }),
         json!({ "policy": "ask" }),

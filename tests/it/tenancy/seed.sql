@@ -99,3 +99,15 @@ VALUES ('$TENANT', '00000000-0000-7000-8000-00000000000e', 'custom-000000000001'
 
 INSERT INTO mcp_oauth_clients (tenant_id, issuer, redirect_uri, sealed, key_id, created_at)
 VALUES ('$TENANT', 'https://idp.example', 'https://us.example/callback', 'sealed', 'key', now());
+
+INSERT INTO company_issuers (tenant_id, revision, enabled, name, issuer, client_id, scopes, adds_people, roles, local_sign_in,
+                             gateway_tokens, gateway_audiences, updated_at)
+VALUES ('$TENANT', 1, true, 'Acme', 'https://idp.example', 'bailiwick', '{openid}', false, '[]', true, false, '{}', now());
+
+INSERT INTO company_accounts (tenant_id, issuer, subject, user_id, created_at)
+VALUES ('$TENANT', 'https://idp.example', 'ann', '00000000-0000-7000-8000-000000000001', now());
+
+INSERT INTO company_sign_ins (tenant_id, sign_in_id, state_digest, browser_digest, network_digest, revision, sealed, key_id,
+                              created_at, expires_at)
+VALUES ('$TENANT', '00000000-0000-7000-8000-00000000000f', sha256('company state of $TENANT'), sha256('browser'),
+        sha256('network'), 1, 'sealed', 'key', now(), now());
