@@ -5,6 +5,7 @@ mod command;
 mod journey;
 mod pages;
 mod secret;
+mod two_nodes;
 mod use_of;
 
 use app::{

@@ -13,5 +13,6 @@ pub mod conformance;
 pub mod peer;
 pub mod questions;
 pub mod sse_peer;
+pub mod stops;
 pub mod upstream;
 pub mod world;
