@@ -313,18 +313,6 @@ impl AuthorizationServer {
         (text("access_token"), text("refresh_token"))
     }
 
-    /// Access and refresh token of another person, of a family of their own, as if they had consented to what was
-    /// granted with `like`, a refresh token. `None` where that is unknown.
-    #[must_use]
-    pub fn grant_like(&self, like: &str, subject: &str) -> Option<(String, String)> {
-        let granted = lock(&self.state.kept).refresh_tokens.get(like)?.granted.clone();
-        let granted = Granted { subject: subject.to_owned(), ..granted };
-        let knobs = self.state.knobs();
-        let issued = token::issue(&self.state, &knobs, granted, self.state.number(), true);
-        let text = |name: &str| issued[name].as_str().map(str::to_owned);
-        text("access_token").zip(text("refresh_token"))
-    }
-
     /// Ends every token of a person, as an administrator of the provider would.
     pub fn revoke_all_of(&self, subject: &str) {
         let mut kept = lock(&self.state.kept);

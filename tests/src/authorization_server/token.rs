@@ -155,7 +155,7 @@ fn renew(state: &State, knobs: &Knobs, asked: &Asked, client: &str) -> Result<Va
     Ok(issue(state, knobs, granted, family, knobs.rotate))
 }
 
-pub(super) pub(super) fn issue(
+pub(super) fn issue(
     state: &State,
     knobs: &Knobs,
     granted: Granted,
