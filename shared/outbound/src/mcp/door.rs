@@ -59,13 +59,14 @@ impl Door {
         let mut again = false;
         loop {
             let outgoing = Outgoing { method, url, body, behalf };
-            let pass = authority.authorize(outgoing).await.map_err(Failure::not_run)?;
+            let pass = trail.asking(authority.authorize(outgoing)).await;
+            let pass = pass.map_err(Failure::not_run)?;
             let headers = self.lend(headers, &pass)?;
             let reply = self.origin.send(method, url, &headers, body, &trail.requests).await?;
             let Some((kind, challenges)) = refusal(&reply) else { return Ok(reply) };
             let ran = if kind == RefusalKind::Unauthorized { Ran::No } else { Ran::Unknown };
             let refusal = Refusal { kind, challenges: &challenges, again };
-            match authority.refused(&pass, refusal).await {
+            match trail.asking(authority.refused(&pass, refusal)).await {
                 Ok(Verdict::Again) if !again => drain(reply.response).await,
                 Ok(Verdict::Again | Verdict::Stands) => return Ok(reply),
                 Err(error) => {

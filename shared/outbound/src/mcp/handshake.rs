@@ -131,8 +131,10 @@ async fn discover(channel: &Channel, trail: &Trail) -> Result<Probe, Error> {
     let message = wire::message(Some(channel.next_id()), "server/discover", Some(params))?;
     let link = Link { version: Some(version.clone()), ..Link::default() };
     let request = channel.request(&link, &message, CAP, trail, None);
-    let Ok(answer) = tokio::time::timeout(limits::PROBE_TIMEOUT_MS.millis(), request).await else {
-        return Ok(Probe::Silent);
+    let answer = tokio::select! {
+        biased;
+        answer = request => answer,
+        () = trail.silence(limits::PROBE_TIMEOUT_MS.millis()) => return Ok(Probe::Silent),
     };
     let answered = match answer {
         Ok(answered) => answered,
