@@ -304,6 +304,7 @@ impl AuthorizationServer {
     /// Tokens like those that `like` came with, for another person who is not asked: an access and a refresh token.
     ///
     /// Panics where `like` is no access token.
+    #[must_use]
     pub fn hand_out(&self, like: &str, subject: &str) -> (String, String) {
         let mut granted = lock(&self.state.kept).access_tokens[like].granted.clone();
         subject.clone_into(&mut granted.subject);

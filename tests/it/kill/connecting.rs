@@ -22,7 +22,7 @@ async fn a_sign_in_that_kill_9_ends_anywhere_is_begun_again() {
         ("register", Done),
     ] {
         scene.provider.stop(request, moment);
-        let starting = scene.begin(&up, Method::POST, "/oauth/start", scene.revision(&up).await);
+        let starting = scene.begin(&up, Method::POST, "/oauth/start", &scene.revision(&up).await);
         up = scene.killed(up).await;
         assert!(starting.await.unwrap().is_err(), "{request}: nobody could answer");
         let connection = scene.connection(&up).await;
@@ -118,7 +118,7 @@ async fn a_refresh_that_kill_9_ends_anywhere_loses_no_grant_that_can_be_kept() {
     // What is stored is gone before the provider hears of it.
     for moment in [Received, Done] {
         scene.provider.stop("revoke", moment);
-        let clearing = scene.begin(&up, Method::POST, "/oauth/clear", json!({ "revoke": true }));
+        let clearing = scene.begin(&up, Method::POST, "/oauth/clear", &json!({ "revoke": true }));
         up = scene.killed(up).await;
         assert!(clearing.await.unwrap().is_err());
         let connection = scene.connection(&up).await;

@@ -145,7 +145,7 @@ impl Connecting {
 
     pub(super) async fn start(&self, up: &Up) -> Begun {
         let form = self.revision(up).await;
-        let reply = self.begin(up, Method::POST, "/oauth/start", form).await.unwrap().unwrap();
+        let reply = self.begin(up, Method::POST, "/oauth/start", &form).await.unwrap().unwrap();
         assert_eq!(reply.status, 200, "{reply:?}");
         let cookie = reply.header("set-cookie").split(';').next().unwrap().to_owned();
         let authorization_url = reply.json()["authorizationUrl"].as_str().unwrap().parse().unwrap();
@@ -182,9 +182,9 @@ impl Connecting {
         up: &Up,
         method: Method,
         rest: &str,
-        body: Value,
+        body: &Value,
     ) -> JoinHandle<Ended> {
-        spawn(self.request(up, method, &format!("{SERVER}{rest}"), &body))
+        spawn(self.request(up, method, &format!("{SERVER}{rest}"), body))
     }
 
     pub(super) fn begin_call(&self, up: &Up) -> JoinHandle<Ended> {
