@@ -28,6 +28,16 @@ impl Database {
         Ok(Self { address, admin, history })
     }
 
+    /// As its superuser.
+    pub(crate) fn admin(&self) -> &sqlx::PgPool {
+        &self.admin
+    }
+
+    /// As the service's own role.
+    pub(crate) fn app_url(&self) -> String {
+        self.address.app_url()
+    }
+
     /// Takes out what was measured, and puts the history back.
     pub(crate) async fn reset_history(&self) -> anyhow::Result<()> {
         sqlx::raw_sql("CALL bench.reset()").execute(&self.admin).await?;

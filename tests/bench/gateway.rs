@@ -10,6 +10,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) access: Access,
+    /// With a token of the caller's own.
+    pub(crate) own: Access,
     /// Calls before the measured ones.
     pub(crate) history: u32,
     pub(crate) database: Database,
@@ -36,8 +38,10 @@ impl Gateway {
         let installation = tokio::task::block_in_place(|| Installation::start(plan, &dir))?;
         let access = setup::prepare(&installation, echo).await?;
         let database = Database::connect(&installation.postgres_dir(), history).await?;
+        // Afterwards: the history is made of the one call before.
+        let own = setup::prepare_own(&installation, echo).await?;
         let postgres_pid = installation.postgres_pid()?;
-        Ok(Self { access, history, database, installation, postgres_pid })
+        Ok(Self { access, own, history, database, installation, postgres_pid })
     }
 
     pub(crate) fn cpu(&self) -> Cpu {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! clients ──────────────────────────────▶ echo      subject `direct`
-//! clients ──▶ bailiwick up ─────────────▶ echo      subject `gateway`
+//! clients ──▶ bailiwick up ─────────────▶ echo      subjects `gateway`, `own` (the caller's own token)
 //!                  └─ private Postgres
 //! ```
 //!
@@ -14,11 +14,13 @@
 //! Times never fail a run: it ends with 0 when everything was measured, and with 1 when a call failed.
 //!
 //! Settings: `BENCH_SECONDS` for each figure (4), `BENCH_JSON` (a file: one JSON line a figure),
-//! `BENCH_SESSIONS` that are abandoned (10,000), `BENCH_DIR` where the installations lie (the
-//! system's place for temporary files), `BENCH_BIN` (another build of the program).
+//! `BENCH_SESSIONS` that are abandoned (10,000), `BENCH_CONNECTIONS` that are refreshed (10,000), `BENCH_DIR`
+//! where the installations lie (the system's place for temporary files), `BENCH_BIN` (another build of
+//! the program).
 
 mod abandoned;
 mod callers;
+mod connections;
 mod database;
 mod echo;
 mod gateway;
@@ -104,6 +106,9 @@ async fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
         }
     }
     abandoned::measure(&both[0], plan.sessions, &bench.numbers, report).await?;
+    connections::read_back(&both[0], plan, report).await?;
+    // Last: a client is kept for each of those people.
+    connections::refresh(&both[0], plan, report).await?;
     report.aims();
     println!("\n{} s", began.elapsed().as_secs());
     Ok(())
@@ -160,7 +165,11 @@ impl Bench<'_> {
         for gateway in both {
             gateway.database.reset_history().await?;
             let ready = self.warm(&gateway.access, kind, callers).await?;
-            connected.push((gateway, ready, Measured::default()));
+            connected.push((Subject::Gateway(kind), gateway, ready, Measured::default()));
+        }
+        if kind == Kind::Mcp {
+            let ready = self.warm(&both[0].own, kind, callers).await?;
+            connected.push((Subject::Own, &both[0], ready, Measured::default()));
         }
         for _ in 0..TURNS {
             let requests = self.echo.requests();
@@ -169,7 +178,7 @@ impl Bench<'_> {
             measured.upstream = self.echo.requests() - requests;
             direct.0 = again;
             direct.1.add(measured);
-            for (gateway, callers, sum) in &mut connected {
+            for (_, gateway, callers, sum) in &mut connected {
                 let ready = std::mem::take(callers);
                 let (measured, again) = self.turn(ready, gateway).await;
                 sum.add(measured);
@@ -180,9 +189,9 @@ impl Bench<'_> {
         callers::end(again).await;
         let (subject, beside) = (Subject::Direct(kind), durable);
         report.figure(Figure { subject, callers, history: None, beside, measured });
-        for (gateway, again, measured) in connected {
+        for (subject, gateway, again, measured) in connected {
             callers::end(again).await;
-            let (subject, history) = (Subject::Gateway(kind), Some(gateway.history));
+            let history = Some(gateway.history);
             report.figure(Figure { subject, callers, history, beside, measured });
         }
         Ok(())

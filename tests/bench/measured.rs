@@ -64,6 +64,10 @@ impl Measured {
         sorted.get(index).map_or(0.0, |latency| milliseconds(*latency))
     }
 
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
     pub(crate) fn per_second(&self) -> f64 {
         f64::from(self.calls()) / self.elapsed.as_secs_f64().max(f64::EPSILON)
     }

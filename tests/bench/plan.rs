@@ -13,6 +13,8 @@ pub(crate) struct Plan {
     /// Of each figure.
     seconds: f64,
     pub(crate) sessions: usize,
+    /// That are refreshed.
+    pub(crate) connections: usize,
     pub(crate) json: Option<PathBuf>,
     dir: Option<PathBuf>,
     /// The program that is measured.
@@ -26,6 +28,7 @@ impl Plan {
         Ok(Self {
             seconds: number("BENCH_SECONDS", 4.0)?,
             sessions: number("BENCH_SESSIONS", 10_000)?,
+            connections: number("BENCH_CONNECTIONS", 10_000)?,
             json: variable("BENCH_JSON").map(PathBuf::from),
             dir: variable("BENCH_DIR").map(PathBuf::from),
             binary,

@@ -17,6 +17,8 @@ use crate::{
 pub(crate) enum Subject {
     Direct(Kind),
     Gateway(Kind),
+    /// Through the gateway, to a server that takes the caller's own token.
+    Own,
 }
 
 impl Subject {
@@ -26,6 +28,7 @@ impl Subject {
             Self::Direct(Kind::Raw) => "direct_raw",
             Self::Gateway(Kind::Mcp) => "gateway",
             Self::Gateway(Kind::Raw) => "gateway_raw",
+            Self::Own => "own",
         }
     }
 }
@@ -54,6 +57,10 @@ pub(crate) struct Report {
     figures: Vec<Figure>,
     /// Rows of history, shared-buffer hits a call.
     hits: Vec<(u32, f64)>,
+    /// Readers, what they saw.
+    read_backs: Vec<(usize, Measured)>,
+    /// Of one call each that refreshed first, and resident kB afterwards.
+    refreshed: Option<(Measured, u32)>,
     /// Abandoned sessions, resident kB.
     memory: Vec<(usize, u32)>,
     /// Name, what was wanted, what was found, whether that is good enough.
@@ -122,6 +129,34 @@ impl Report {
         self.hits.push((history, hits));
     }
 
+    pub(crate) fn read_back(&mut self, readers: usize, measured: Measured) {
+        println!(
+            "  {readers:>6} at once: p50 {:.3} ms, p99 {:.3} ms, {:.0} a second, cpu {:.3} ms, pg cpu {:.3} ms",
+            measured.percentile_ms(500),
+            measured.percentile_ms(990),
+            measured.per_second(),
+            measured.cpu_ms(),
+            measured.postgres_cpu_ms(),
+        );
+        self.read_backs.push((readers, measured));
+    }
+
+    pub(crate) fn refreshed(&mut self, measured: Measured, kb: u32) {
+        println!(
+            "  p50 {:.3} ms, p99 {:.3} ms, {:.0} a second, cpu {:.3} ms, pg cpu {:.3} ms, upstream {:.2}, \
+             {:.1} MB afterwards",
+            measured.percentile_ms(500),
+            measured.percentile_ms(990),
+            measured.per_second(),
+            measured.cpu_ms(),
+            measured.postgres_cpu_ms(),
+            measured.upstream_per_call(),
+            megabytes(kb),
+        );
+        self.count(&measured);
+        self.refreshed = Some((measured, kb));
+    }
+
     pub(crate) fn memory(&mut self, sessions: usize, kb: u32) {
         println!("  {sessions:>6}: {:.1} MB", megabytes(kb));
         self.memory.push((sessions, kb));
@@ -169,6 +204,24 @@ impl Report {
         lines.push(json!({ "bench": "fdatasync", "fdatasyncMs": fdatasync }));
         lines.extend(self.hits.iter().map(|(rows, hits)| {
             json!({ "bench": "buffer_hits", "subject": "gateway", "historyRows": rows, "hitsPerCall": rounded(*hits) })
+        }));
+        let costs = |bench: &str, measured: &Measured| {
+            json!({
+                "bench": bench, "p50Ms": rounded(measured.percentile_ms(500)),
+                "p99Ms": rounded(measured.percentile_ms(990)), "perSecond": rounded(measured.per_second()),
+                "cpuMs": rounded(measured.cpu_ms()), "postgresCpuMs": rounded(measured.postgres_cpu_ms()),
+                "count": measured.calls(), "errors": measured.errors,
+            })
+        };
+        lines.extend(self.read_backs.iter().map(|(readers, measured)| {
+            let mut line = costs("read_back", measured);
+            line["readers"] = json!(readers);
+            line
+        }));
+        lines.extend(self.refreshed.iter().map(|(measured, kb)| {
+            let mut line = costs("refresh", measured);
+            line["residentKb"] = json!(kb);
+            line
         }));
         lines.extend(self.memory.iter().map(|(sessions, kb)| {
             json!({ "bench": "memory", "subject": "gateway", "abandonedSessions": sessions, "residentKb": kb })

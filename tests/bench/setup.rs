@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// More than there are callers, so that nobody waits for a slot.
-const MOST_AT_ONCE: u32 = 64;
+pub(crate) const MOST_AT_ONCE: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(40);
 const POLL: Duration = Duration::from_millis(20);
 /// Larger than every number of a measured call.
@@ -25,23 +25,41 @@ const FIRST_CALL: u64 = 1 << 52;
 /// Registers the echo server, begins a session that may use it, calls once, and answers the question
 /// with `allow_matching`: from here on a grant stands.
 pub(crate) async fn prepare(installation: &Installation, echo: &Echo) -> anyhow::Result<Access> {
-    let rest = Rest {
-        client: Client::builder().no_proxy().build()?,
-        url: installation.url.clone(),
-        token: installation.secret("admin-token")?,
-    };
-    let server = rest
-        .ask(
-            Method::POST,
-            "/api/mcp/servers",
-            json!({
-                "name": "Bench", "slug": "bench", "transport": "http", "url": echo.url(),
-                "authMode": "none", "enabled": true,
-                "governance": { "maxConcurrent": MOST_AT_ONCE, "maxQueueDepth": MOST_AT_ONCE },
-            }),
-        )
-        .await?;
-    let server = text(&server, "id")?.to_owned();
+    let rest = Rest::of(installation)?;
+    let server = register(&rest, echo, "bench", "none").await?;
+    begin(&rest, installation, &server, None).await
+}
+
+/// The same for the echo server as one that takes each person's own token.
+pub(crate) async fn prepare_own(
+    installation: &Installation,
+    echo: &Echo,
+) -> anyhow::Result<Access> {
+    let rest = Rest::of(installation)?;
+    let server = register(&rest, echo, "own", "bearer").await?;
+    let secret = json!({ "secret": "the-token-of-one-person", "revision": server["revision"] });
+    begin(&rest, installation, &server, Some(secret)).await
+}
+
+async fn register(rest: &Rest, echo: &Echo, slug: &str, mode: &str) -> anyhow::Result<Value> {
+    let form = json!({
+        "name": slug, "slug": slug, "transport": "http", "url": echo.url(), "authMode": mode,
+        "enabled": true,
+        "governance": { "maxConcurrent": MOST_AT_ONCE, "maxQueueDepth": MOST_AT_ONCE },
+    });
+    rest.ask(Method::POST, "/api/mcp/servers", form).await
+}
+
+async fn begin(
+    rest: &Rest,
+    installation: &Installation,
+    server: &Value,
+    secret: Option<Value>,
+) -> anyhow::Result<Access> {
+    let server = text(server, "id")?.to_owned();
+    if let Some(secret) = secret {
+        rest.ask(Method::PUT, &format!("/api/mcp/servers/{server}/connection"), secret).await?;
+    }
     let path = format!("/api/mcp/servers/{server}/tools");
     rest.ask(Method::POST, &format!("{path}/refresh"), json!({})).await?;
     let tools =
@@ -50,20 +68,12 @@ pub(crate) async fn prepare(installation: &Installation, echo: &Echo) -> anyhow:
         tools.iter().find(|tool| tool["name"] == echo::TOOL)?["agentName"].as_str()
     });
     let tool = tool.context("the echo server's tool is not there")?.to_owned();
-
-    let session = rest
-        .ask(
-            Method::POST,
-            "/api/sessions",
-            json!({
-                "title": "Bench", "enabledSourceIds": [server],
-            }),
-        )
-        .await?;
+    let form = json!({ "title": "Bench", "enabledSourceIds": [server] });
+    let session = rest.ask(Method::POST, "/api/sessions", form).await?;
     let session = text(&session, "id")?.to_owned();
     let url = installation.url.join(&format!("/mcp/{session}"))?;
     let access = Access { url, tool, token: Some(installation.secret("agent-token")?) };
-    tokio::try_join!(first_call(&access), grant(&rest, &session))?;
+    tokio::try_join!(first_call(&access), grant(rest, &session))?;
     Ok(access)
 }
 
@@ -87,23 +97,69 @@ async fn grant(rest: &Rest, session: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-struct Rest {
+/// The REST API as the admin.
+pub(crate) struct Rest {
     client: Client,
     url: Url,
     token: String,
 }
 
 impl Rest {
-    async fn ask(&self, method: Method, path: &str, body: Value) -> anyhow::Result<Value> {
+    pub(crate) fn of(installation: &Installation) -> anyhow::Result<Self> {
+        let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+        Ok(Self {
+            client: client.build()?,
+            url: installation.url.clone(),
+            token: installation.secret("admin-token")?,
+        })
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Value,
+    ) -> anyhow::Result<Value> {
+        Ok(self.ask_for_cookie_as(method, path, body).await?.0)
+    }
+
+    /// POST; with `name=value` of the cookie that came along.
+    pub(crate) async fn ask_for_cookie(
+        &self,
+        path: &str,
+        body: Value,
+    ) -> anyhow::Result<(Value, String)> {
+        self.ask_for_cookie_as(Method::POST, path, body).await
+    }
+
+    async fn ask_for_cookie_as(
+        &self,
+        method: Method,
+        path: &str,
+        body: Value,
+    ) -> anyhow::Result<(Value, String)> {
         let mut request = self.client.request(method.clone(), self.url.join(path)?);
         if method != Method::GET {
             request = request.json(&body);
         }
         let response = request.bearer_auth(&self.token).send().await?;
         let status = response.status();
+        let cookie = response.headers().get("set-cookie").and_then(|set| set.to_str().ok());
+        let cookie = cookie.and_then(|set| set.split(';').next()).unwrap_or_default().to_owned();
         let text = response.text().await?;
         ensure!(status.is_success(), "{method} {path}: {status} {text}");
-        serde_json::from_str(&text).with_context(|| format!("{method} {path}: no JSON"))
+        let value =
+            serde_json::from_str(&text).with_context(|| format!("{method} {path}: no JSON"))?;
+        Ok((value, cookie))
+    }
+
+    /// A provider sends the browser back; the result that is to be confirmed.
+    pub(crate) async fn come_back(&self, callback: &Url, cookie: &str) -> anyhow::Result<String> {
+        let request = self.client.get(callback.clone()).header("cookie", cookie);
+        let response = request.send().await?;
+        let to = response.headers().get("location").and_then(|to| to.to_str().ok());
+        let result = to.and_then(|to| to.split_once("#result="));
+        Ok(result.context("the callback brought no result")?.1.to_owned())
     }
 
     async fn until(
@@ -126,6 +182,6 @@ impl Rest {
     }
 }
 
-fn text<'a>(value: &'a Value, name: &str) -> anyhow::Result<&'a str> {
+pub(crate) fn text<'a>(value: &'a Value, name: &str) -> anyhow::Result<&'a str> {
     value[name].as_str().with_context(|| format!("no {name} in {value}"))
 }

@@ -14,6 +14,7 @@ mod refreshing;
 mod refusals;
 mod secrecy;
 mod secret;
+mod two_nodes;
 mod use_of;
 
 use app::{

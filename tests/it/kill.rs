@@ -1,6 +1,7 @@
 //! kill -9 and SIGTERM, of `up` and of its Postgres, while calls are in every state; compared with the
 //! journal of the servers that they went to.
 
+mod connecting;
 mod ends;
 mod first_start;
 pub(crate) mod house;

@@ -6,6 +6,7 @@
 //! the secret in a second part, where it may be found in that answer and in the bytes of that
 //! call's result, and still nowhere else.
 
+mod connections;
 mod journey;
 pub(crate) mod needles;
 
@@ -108,12 +109,9 @@ pub(crate) fn delegation_head(encryption_key: &str) -> String {
 
 /// Panics with the place and the name of what was found there, and what stands around it.
 pub(crate) fn nothing_in(place: &str, bytes: &[u8], secrets: &[Secret]) {
-    let text = String::from_utf8_lossy(bytes);
-    for secret in secrets {
-        if let Some((form, at)) = secret.find(&text) {
-            let start = text.floor_char_boundary(at.saturating_sub(300));
-            let end = text.ceil_char_boundary((at + 300).min(text.len()));
-            panic!("{place}: {} as {form}: …{}…", secret.name, &text[start..end]);
-        }
+    if let Some((secret, form, at)) = needles::find(secrets, bytes) {
+        let around = &bytes[at.saturating_sub(300)..(at + 300).min(bytes.len())];
+        let around = String::from_utf8_lossy(around);
+        panic!("{place}: {} as {form}: …{around}…", secret.name);
     }
 }

@@ -25,7 +25,10 @@ use http::{HeaderMap, Method};
 use tokio::{net::TcpListener, task::JoinHandle, time::Instant};
 use url::Url;
 
-use crate::peer::listener;
+use crate::{
+    peer::listener,
+    stops::{Moment, Stops},
+};
 
 mod authorize;
 mod gate;
@@ -93,6 +96,7 @@ pub(crate) struct State {
     knobs: Mutex<Knobs>,
     kept: Mutex<Kept>,
     journal: Mutex<Vec<Asked>>,
+    stops: Stops,
     named: AtomicUsize,
 }
 
@@ -107,8 +111,17 @@ struct Kept {
     revoked: HashSet<usize>,
     /// How many of those fell to the reuse of a refresh token.
     reused: usize,
+    renewals: Vec<Renewal>,
     /// Every secret that was ever given out.
     secrets: Vec<String>,
+}
+
+/// A refresh that gave new tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Renewal {
+    pub subject: String,
+    /// How old the refresh token was, and with it the access token that came beside it.
+    pub after: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -134,6 +147,7 @@ struct Refresh {
     granted: Granted,
     family: usize,
     used: bool,
+    issued: Instant,
     ends: Instant,
 }
 
@@ -159,6 +173,7 @@ impl AuthorizationServer {
             knobs: Mutex::default(),
             kept: Mutex::default(),
             journal: Mutex::default(),
+            stops: Stops::default(),
             named: AtomicUsize::new(0),
         });
         let router = Router::new().fallback(serve::handle).with_state(Arc::clone(&state));
@@ -240,6 +255,40 @@ impl AuthorizationServer {
         lock(&self.state.kept).reused
     }
 
+    /// Refreshes that gave new tokens, oldest first.
+    #[must_use]
+    pub fn renewals(&self) -> Vec<Renewal> {
+        lock(&self.state.kept).renewals.clone()
+    }
+
+    /// Whether a person has an access token that is good now.
+    #[must_use]
+    pub fn has_good_token(&self, subject: &str) -> bool {
+        let kept = lock(&self.state.kept);
+        kept.access_tokens.values().any(|access| {
+            access.granted.subject == subject
+                && access.ends > Instant::now()
+                && !kept.revoked.contains(&access.family)
+        })
+    }
+
+    /// Holds the next request of that kind, to this server or to one that it protects: `metadata`, `register`,
+    /// `authorization_code`, `refresh_token`, `revoke`; `probe` (without a token), `resource_metadata`, `call` (of a
+    /// tool, let in).
+    pub fn stop(&self, name: &'static str, moment: Moment) {
+        self.state.stops.set(name, moment);
+    }
+
+    /// Waits until that request is held.
+    pub async fn stopped(&self) {
+        self.state.stops.reached().await;
+    }
+
+    /// Lets the held request go on.
+    pub fn go_on(&self) {
+        self.state.stops.go();
+    }
+
     /// Every code, token and client secret that was ever given out: none may appear anywhere in clear.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
@@ -250,6 +299,19 @@ impl AuthorizationServer {
     #[must_use]
     pub fn check(&self, token: &str) -> Option<Granted> {
         self.state.check(token)
+    }
+
+    /// Tokens like those that `like` came with, for another person who is not asked: an access and a refresh token.
+    ///
+    /// Panics where `like` is no access token.
+    #[must_use]
+    pub fn hand_out(&self, like: &str, subject: &str) -> (String, String) {
+        let mut granted = lock(&self.state.kept).access_tokens[like].granted.clone();
+        subject.clone_into(&mut granted.subject);
+        let knobs = self.state.knobs();
+        let given = token::issue(&self.state, &knobs, granted, self.state.number(), true);
+        let text = |name: &str| given[name].as_str().unwrap().to_owned();
+        (text("access_token"), text("refresh_token"))
     }
 
     /// Ends every token of a person, as an administrator of the provider would.

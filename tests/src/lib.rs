@@ -14,5 +14,6 @@ pub mod conformance;
 pub mod peer;
 pub mod questions;
 pub mod sse_peer;
+pub mod stops;
 pub mod upstream;
 pub mod world;

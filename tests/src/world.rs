@@ -54,9 +54,20 @@ pub struct World {
     pub url: Url,
     pub database: Database,
     client: reqwest::Client,
-    serving: [JoinHandle<()>; 2],
+    /// The process that [`World::ctx`] and [`World::url`] are of.
+    _node: Node,
     /// Holds the object store.
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
+}
+
+/// One process of a world: it shares the database with the others, and nothing in memory. What it serves ends when
+/// it is dropped.
+#[derive(Debug)]
+pub struct Node {
+    pub ctx: Ctx,
+    /// `http://127.0.0.1:<port>/`
+    pub url: Url,
+    serving: [JoinHandle<()>; 2],
 }
 
 /// A tenant of a world.
@@ -97,26 +108,15 @@ impl World {
     async fn make(clock: Clock, stdio: StdioMode) -> Self {
         let database = Database::create().await;
         let dir = tempfile::tempdir().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let url = Url::parse(&format!("http://{address}/")).unwrap();
-
-        let built_in = api::builtin::listener().await.unwrap();
-        let ours = [address, built_in.local_addr().unwrap()];
-        let ctx = ctx(&database, clock, stdio, ours, dir.path());
-        // Tests say by X-Forwarded-For who asks.
-        let trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
-        let node =
-            NodeSettings { public_url: url.clone(), allowed_hosts: Vec::new(), trusted_proxies };
-        let api = Api { ctx: ctx.clone(), node: Arc::new(node) };
-        let stopping = ctx.stopping.clone();
-        let until_stopped = stopping.clone().cancelled_owned();
-        let serving = [
-            tokio::spawn(api::serve(listener, api, stopping.cancelled_owned())),
-            tokio::spawn(api::builtin::serve(built_in, ctx.clone(), until_stopped)),
-        ];
+        let node = Node::start(&database, clock, stdio, dir.path()).await;
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        Self { ctx, url, database, client, serving, _dir: dir }
+        let (ctx, url) = (node.ctx.clone(), node.url.clone());
+        Self { ctx, url, database, client, _node: node, dir }
+    }
+
+    /// Another process on the same database.
+    pub async fn another_node(&self) -> Node {
+        Node::start(&self.database, self.ctx.clock.clone(), StdioMode::Off, self.dir.path()).await
     }
 
     /// Makes a tenant.
@@ -213,7 +213,36 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Node {
+    async fn start(
+        database: &Database,
+        clock: Clock,
+        stdio: StdioMode,
+        dir: &std::path::Path,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let url = Url::parse(&format!("http://{address}/")).unwrap();
+
+        let built_in = api::builtin::listener().await.unwrap();
+        let ours = [address, built_in.local_addr().unwrap()];
+        let ctx = ctx(database, clock, stdio, ours, dir);
+        // Tests say by X-Forwarded-For who asks.
+        let trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+        let node =
+            NodeSettings { public_url: url.clone(), allowed_hosts: Vec::new(), trusted_proxies };
+        let api = Api { ctx: ctx.clone(), node: Arc::new(node) };
+        let stopping = ctx.stopping.clone();
+        let until_stopped = stopping.clone().cancelled_owned();
+        let serving = [
+            tokio::spawn(api::serve(listener, api, stopping.cancelled_owned())),
+            tokio::spawn(api::builtin::serve(built_in, ctx.clone(), until_stopped)),
+        ];
+        Self { ctx, url, serving }
+    }
+}
+
+impl Drop for Node {
     fn drop(&mut self) {
         self.ctx.stopping.cancel();
         self.serving.iter().for_each(JoinHandle::abort);

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::{Report, Subject, megabytes, rounded};
-use crate::{callers::Kind, measured::Measured};
+use crate::{callers::Kind, connections::WINDOW, measured::Measured};
 
 /// Memory is flat if it grew by no more than this part since the first quarter of the sessions: before
 /// that, pools and arenas fill.
@@ -92,6 +92,7 @@ pub(super) fn judge(report: &Report) -> Vec<Aim> {
             "",
         ),
     ];
+    aims.extend(of_connections(report));
     if let [(_, empty), (rows, full)] = report.hits[..]
         && rows > 0
     {
@@ -111,6 +112,30 @@ pub(super) fn judge(report: &Report) -> Vec<Aim> {
             FLAT,
             "times",
         ));
+    }
+    aims
+}
+
+/// What reading back adds to a call, which it is part of, and how fast connections are refreshed.
+fn of_connections(report: &Report) -> Vec<Aim> {
+    let mut aims = Vec::new();
+    let cpu = |measured: &Measured| measured.cpu_ms() + measured.postgres_cpu_ms();
+    for (readers, measured) in &report.read_backs {
+        if *readers == 1 {
+            aims.push(Aim::at_most("p50 of reading back", p50(measured), 0.5, "ms"));
+        } else {
+            let whole = mean(&report.find(Subject::Own, *readers, true), cpu);
+            let part = cpu(measured) / (whole - cpu(measured)).max(f64::EPSILON);
+            let name = "CPU of reading back, of that of the rest of a call";
+            aims.push(Aim::at_most(name, 100.0 * part, 10.0, "%"));
+        }
+    }
+    if let Some((measured, _)) = &report.refreshed {
+        let (found, unit) = (measured.per_second(), "a second");
+        let name = "connections refreshed, each by a call";
+        aims.push(Aim { name, found, wanted: 200.0, at_least: true, unit });
+        let (took, window) = (measured.elapsed().as_secs_f64(), WINDOW.as_secs_f64());
+        aims.push(Aim::at_most("all of them, within their window", took, window, "s"));
     }
     aims
 }

@@ -257,3 +257,19 @@ async fn what_a_changed_mode_left_can_be_cleared() {
     scene.configure(json!({ "authMode": "oauth" })).await;
     assert_eq!(scene.state(&scene.root).await, "disconnected");
 }
+
+/// A server is silent when it does not answer, and not when its provider takes long.
+#[tokio::test]
+async fn a_slow_refresh_within_a_handshake_is_no_silence_of_the_server() {
+    let scene = Scene::new().await;
+    scene.connect(&scene.root, "root").await;
+    scene.peer.set(|door| door.reject_next = 1);
+    let longer = domain::limits::PROBE_TIMEOUT_MS.millis() + Duration::from_millis(300);
+    scene.provider.set(|knobs| knobs.token_delay = longer);
+    scene.discover().await;
+    assert_eq!(scene.provider.renewals().len(), 1);
+    let older = scene.peer.peer.received("initialize").into_iter();
+    // Finding the provider asks so too, without a token.
+    assert_eq!(older.filter(|one| !one.header("authorization").is_empty()).count(), 0);
+    assert!(scene.whoami(&scene.root).await.unwrap().contains("root"));
+}

@@ -142,7 +142,7 @@ impl Journey {
 
     /// The upstream says the secret in place of what it is asked for.
     async fn failing_discoveries(&mut self) {
-        for answer in echoes() {
+        for answer in echoes(HEADER, CREDENTIALS) {
             for method in ["tools/list", "server/discover", "initialize"] {
                 self.peer.script_method(method, [answer.clone()]);
             }
@@ -281,7 +281,7 @@ impl Journey {
     pub(super) async fn failing_calls(&mut self) {
         self.call("mcp__kept__echo", "{}").await;
         let trial = json!({ "sessionId": self.free, "toolName": "echo", "input": {} });
-        for answer in echoes() {
+        for answer in echoes(HEADER, CREDENTIALS) {
             self.peer.answer("echo", answer);
             self.call("mcp__kept__echo", "{}").await;
             self.api(Method::POST, "/api/mcp/servers/kept/inspect", trial.clone()).await;
@@ -317,7 +317,7 @@ impl Journey {
 
     /// Results that tell the secret, to their caller alone.
     pub(super) async fn telling_results(&mut self) {
-        let words = said();
+        let words = said(HEADER, CREDENTIALS);
         let text = json!([{ "type": "text", "text": words }]);
         let result = json!({ "content": text, "structuredContent": { "told": words } });
         self.peer.answer("tells", Answer::Result(result.to_string()));
@@ -416,7 +416,7 @@ impl Journey {
 }
 
 /// Status, head and body together, and the body.
-async fn whole(request: reqwest::RequestBuilder) -> (u16, String, String) {
+pub(super) async fn whole(request: reqwest::RequestBuilder) -> (u16, String, String) {
     let response = request.send().await.unwrap();
     let status = response.status().as_u16();
     let head = format!("{:?}", response.headers());
@@ -425,24 +425,24 @@ async fn whole(request: reqwest::RequestBuilder) -> (u16, String, String) {
 }
 
 /// The secrets in one sentence, in several encodings.
-fn said() -> String {
+fn said(header: &str, credentials: &str) -> String {
     let encoded = [0, 1, 2].map(|offset| {
-        BASE64_STANDARD.encode(format!("{}{CREDENTIALS}/{HEADER}!", "x".repeat(offset)))
+        BASE64_STANDARD.encode(format!("{}{credentials}/{header}!", "x".repeat(offset)))
     });
-    let form: String = url::form_urlencoded::byte_serialize(HEADER.as_bytes()).collect();
-    format!("you sent {HEADER} and Bearer {CREDENTIALS}, {form}, {}", encoded.join(" "))
+    let form: String = url::form_urlencoded::byte_serialize(header.as_bytes()).collect();
+    format!("you sent {header} and Bearer {credentials}, {form}, {}", encoded.join(" "))
 }
 
 /// Each way in which an upstream can tell the secret without answering the question.
-fn echoes() -> Vec<Answer> {
-    let said = said();
+pub(super) fn echoes(header: &str, credentials: &str) -> Vec<Answer> {
+    let said = said(header, credentials);
     let json_said = json!(said).to_string();
     let status = |status: u16, body: String| Answer::Status {
         status,
         headers: vec![
-            ("www-authenticate", format!("Bearer error=\"{CREDENTIALS}\"")),
-            ("x-echo", HEADER.to_owned()),
-            ("location", format!("http://127.0.0.1:9/?key={CREDENTIALS}")),
+            ("www-authenticate", format!("Bearer error=\"{credentials}\"")),
+            ("x-echo", header.to_owned()),
+            ("location", format!("http://127.0.0.1:9/?key={credentials}")),
             ("retry-after", "0".to_owned()),
         ],
         body,
@@ -471,7 +471,7 @@ fn echoes() -> Vec<Answer> {
         )),
         Answer::Result(format!(r#"{{"isError":7,"supportedVersions":{json_said}}}"#)),
         Answer::Stream {
-            pieces: vec![format!("id: {CREDENTIALS}\ndata: {said}\n\n")],
+            pieces: vec![format!("id: {credentials}\ndata: {said}\n\n")],
             broken: false,
         },
         Answer::Stream { pieces: vec![format!("data: {json_said}\n\n")], broken: true },

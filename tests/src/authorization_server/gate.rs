@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{Granted, State, knobs::patch, lock};
+use crate::stops::Moment;
 
 /// The scope that `admin_delete` needs.
 const ADMIN: &str = "mcp:admin";
@@ -96,6 +97,8 @@ pub struct Gate {
     /// Who used each MCP session.
     sessions: Mutex<HashMap<String, Vec<String>>>,
     refused: Mutex<usize>,
+    /// Whom a call was for, and whose token it came with.
+    mixed: Mutex<Vec<(String, String)>>,
 }
 
 impl Gate {
@@ -107,6 +110,7 @@ impl Gate {
             served: Mutex::default(),
             sessions: Mutex::default(),
             refused: Mutex::default(),
+            mixed: Mutex::default(),
         }
     }
 
@@ -116,6 +120,27 @@ impl Gate {
 
     pub(super) fn served(&self) -> Vec<Served> {
         lock(&self.served).clone()
+    }
+
+    pub(super) fn mixed(&self) -> Vec<(String, String)> {
+        lock(&self.mixed).clone()
+    }
+
+    /// What a test may hold a request by.
+    pub(crate) fn name(path: &str, headers: &HeaderMap, rpc: Option<&str>) -> &'static str {
+        if path.contains("/.well-known/") {
+            return "resource_metadata";
+        }
+        match rpc {
+            _ if bearer(headers).is_none() => "probe",
+            Some("tools/call") => "call",
+            _ => "other",
+        }
+    }
+
+    /// Where it is held, if it is to be.
+    pub(crate) async fn pass(&self, name: &str, moment: Moment) {
+        self.provider.stops.pass(name, moment).await;
     }
 
     pub(super) fn refused(&self) -> usize {
@@ -189,6 +214,11 @@ impl Gate {
     /// `result` of the tools that every protected server has; `None` for others.
     pub(crate) fn call(&self, headers: &HeaderMap, tool: &str, arguments: &Value) -> Option<Value> {
         let granted = self.granted(bearer(headers)?)?;
+        if let Some(subject) = arguments["subject"].as_str()
+            && subject != granted.subject
+        {
+            lock(&self.mixed).push((subject.to_owned(), granted.subject.clone()));
+        }
         let content = match tool {
             "whoami" => json!({
                 "sub": granted.subject,

@@ -90,6 +90,12 @@ macro_rules! gated {
                 self.gate.refused()
             }
 
+            /// Calls whose argument `subject` is another person than their token's, and that one: must be none.
+            #[must_use]
+            pub fn mixed(&self) -> Vec<(String, String)> {
+                self.gate.mixed()
+            }
+
             /// Persons of each MCP session that more than one person used: must be none.
             #[must_use]
             pub fn shared_sessions(&self) -> Vec<Vec<String>> {

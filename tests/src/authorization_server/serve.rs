@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::{Asked, Registered, State, WORDS, authorize, knobs::patch, lock, token};
-use crate::peer::listener::Cut;
+use crate::{peer::listener::Cut, stops::Moment};
 
 pub(super) async fn handle(
     Shared(state): Shared<Arc<State>>,
@@ -38,15 +38,32 @@ pub(super) async fn handle(
         journal.push(asked.clone());
         journal.len() - 1
     };
+    let name = name(&state, &asked);
+    state.stops.pass(name, Moment::Received).await;
     let Some(response) = route(&state, &asked).await else {
         cut.cut();
         return page(500, "never seen");
     };
+    state.stops.pass(name, Moment::Done).await;
     asked.status = response.status().as_u16();
     if let Some(noted) = lock(&state.journal).get_mut(place) {
         noted.status = asked.status;
     }
     response
+}
+
+/// What a test may hold it by.
+fn name(state: &State, asked: &Asked) -> &'static str {
+    if asked.path.contains("/.well-known/") {
+        return "metadata";
+    }
+    match asked.path.strip_prefix(state.path.as_str()) {
+        Some("/register") => "register",
+        Some("/revoke") => "revoke",
+        Some("/token") if asked.field("grant_type") == "refresh_token" => "refresh_token",
+        Some("/token") => "authorization_code",
+        _ => "other",
+    }
 }
 
 /// `None`: the connection is cut.

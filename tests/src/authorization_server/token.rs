@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use url::form_urlencoded;
 
 use super::{
-    Access, Asked, Granted, Knobs, Refresh, State,
+    Access, Asked, Granted, Knobs, Refresh, Renewal, State,
     knobs::{Fault, patch},
     lock,
     serve::{answer, error, respond},
@@ -149,11 +149,19 @@ fn renew(state: &State, knobs: &Knobs, asked: &Asked, client: &str) -> Result<Va
     }
     refresh.used = knobs.rotate;
     let family = refresh.family;
+    let after = refresh.issued.elapsed();
+    inner.renewals.push(Renewal { subject: granted.subject.clone(), after });
     drop(kept);
     Ok(issue(state, knobs, granted, family, knobs.rotate))
 }
 
-fn issue(state: &State, knobs: &Knobs, granted: Granted, family: usize, refresh: bool) -> Value {
+pub(super) fn issue(
+    state: &State,
+    knobs: &Knobs,
+    granted: Granted,
+    family: usize,
+    refresh: bool,
+) -> Value {
     let access_token = state.secret("access");
     let mut body = json!({
         "access_token": access_token,
@@ -166,8 +174,9 @@ fn issue(state: &State, knobs: &Knobs, granted: Granted, family: usize, refresh:
     if refresh && knobs.gives_refresh_tokens {
         let refresh_token = state.secret("refresh");
         body["refresh_token"] = json!(refresh_token);
-        let ends = Instant::now() + knobs.refresh_ttl;
-        let kept = Refresh { granted: granted.clone(), family, used: false, ends };
+        let issued = Instant::now();
+        let ends = issued + knobs.refresh_ttl;
+        let kept = Refresh { granted: granted.clone(), family, used: false, issued, ends };
         lock(&state.kept).refresh_tokens.insert(refresh_token, kept);
     }
     let ends = Instant::now() + knobs.access_ttl;

@@ -21,7 +21,10 @@ use super::{
     listener::Cut,
     lock,
 };
-use crate::authorization_server::Instead;
+use crate::{
+    authorization_server::{Gate, Instead},
+    stops::Moment,
+};
 
 #[derive(Default, Deserialize)]
 struct Message<'a> {
@@ -74,12 +77,25 @@ pub(super) async fn handle(
     let method = received.rpc.clone().unwrap_or_default();
 
     let gate = lock(&state.gate).clone();
+    if let Some(gate) = &gate {
+        let name = Gate::name(&received.path, &received.headers, received.rpc.as_deref());
+        if name != "call" {
+            gate.pass(name, Moment::Received).await;
+        }
+    }
     if let Some(gate) = gate.as_ref().filter(|gate| !gate.passes(&method)) {
         let tool = received.tool.as_deref();
         let instead = gate.answer(&received.method, &received.path, &received.headers, tool);
         if let Some(Instead { status, headers, body }) = instead {
-            return carry(&state, &cut, &received, &id, Answer::Status { status, headers, body })
-                .await;
+            let answer = Answer::Status { status, headers, body };
+            let response = carry(&state, &cut, &received, &id, answer).await;
+            if name != "call" {
+                gate.pass(name, Moment::Done).await;
+            }
+            return response;
+        }
+        if name == "call" {
+            gate.pass(name, Moment::Received).await;
         }
     }
     if let Some(answer) = State::next(&state.methods, &method) {
@@ -114,8 +130,10 @@ pub(super) async fn handle(
             let tool = received.tool.as_deref().unwrap_or_default();
             let arguments = received.arguments.as_deref().unwrap_or("null");
             let arguments = serde_json::from_str(arguments).unwrap_or_default();
-            let known = gate.and_then(|gate| gate.call(&received.headers, tool, &arguments));
-            if let Some(known) = known {
+            let known =
+                gate.as_ref().and_then(|gate| gate.call(&received.headers, tool, &arguments));
+            if let Some((known, gate)) = known.zip(gate) {
+                gate.pass("call", Moment::Done).await;
                 return carry(&state, &cut, &received, &id, Answer::Result(known.to_string()))
                     .await;
             }

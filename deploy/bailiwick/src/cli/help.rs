@@ -93,7 +93,10 @@ Examples:
   bailiwick tenant create acme
 
   # On a database that others run, for a script
-  BAILIWICK_CONFIG=/etc/bailiwick.toml bailiwick tenant create acme --json";
+  BAILIWICK_CONFIG=/etc/bailiwick.toml bailiwick tenant create acme --json
+
+  # Nobody gets in any more: the company's issuer is gone, and passwords were switched off
+  bailiwick tenant take-passwords acme";
 
 pub(super) const USER: &str = "\
 Examples:

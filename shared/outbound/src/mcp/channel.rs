@@ -30,9 +30,12 @@
 //! - Errors of the server are masked ([`words::masked`](crate::words::masked)) with the secrets of the
 //!   target. [`Duplex::close`], or dropping it, ends child or stream, and returns when that is done.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -40,6 +43,10 @@ use domain::{Code, Error, limits};
 use http::{HeaderValue, StatusCode};
 use rmcp::model::ProtocolVersion;
 use serde_json::json;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 use tokio_util::task::TaskTracker;
 use url::Url;
 
@@ -102,9 +109,38 @@ pub(super) struct Trail {
     pub(super) authority: Option<SharedAuthority>,
     /// What is called.
     pub(super) pinned: Option<PinnedTool>,
+    /// An authority is asked: whatever that takes, the server is not silent meanwhile.
+    pub(super) asks: watch::Sender<bool>,
 }
 
 impl Trail {
+    /// Waits for what an authority says. Cancel-safe as the question is.
+    pub(super) async fn asking<T>(&self, question: impl Future<Output = T>) -> T {
+        struct Asked<'a>(&'a watch::Sender<bool>);
+        impl Drop for Asked<'_> {
+            fn drop(&mut self) {
+                self.0.send_replace(false);
+            }
+        }
+        self.asks.send_replace(true);
+        let _asked = Asked(&self.asks);
+        question.await
+    }
+
+    /// Ends when `patience` is over, not counting the time in which an authority was asked. Cancel-safe.
+    pub(super) async fn silence(&self, patience: Duration) {
+        let (mut asks, mut left) = (self.asks.subscribe(), patience);
+        loop {
+            // Its sender lives as long as we do.
+            drop(asks.wait_for(|asks| !asks).await);
+            let since = Instant::now();
+            tokio::select! {
+                Ok(()) = asks.changed() => left = left.saturating_sub(since.elapsed()),
+                () = sleep(left) => return,
+            }
+        }
+    }
+
     /// Of what somebody asked for.
     pub(super) fn of(target: &Target) -> Self {
         Self { authority: target.authority.clone(), ..Self::default() }

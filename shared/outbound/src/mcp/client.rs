@@ -97,7 +97,7 @@ impl Client {
                 },
             }
         };
-        let (session, channel) = begun_in_time(target, work).await?;
+        let (session, channel) = begun_in_time(target, work, trail).await?;
         Ok(Self::new(means, channel, session, false))
     }
 
@@ -113,7 +113,7 @@ impl Client {
             let channel = Channel::open(means, target).await?;
             Ok((handshake::open(&channel, capabilities, version, trail).await?, channel))
         };
-        let (session, channel) = begun_in_time(target, work).await?;
+        let (session, channel) = begun_in_time(target, work, trail).await?;
         Ok(Self::new(means, channel, session, true))
     }
 
@@ -332,7 +332,7 @@ impl Client {
             return Ok(present);
         }
         let begun = handshake::initialize(&self.channel, lost.version.clone(), None, trail);
-        let session = Arc::new(in_time(begun).await.inspect_err(|_| {
+        let session = Arc::new(in_time(begun, trail).await.inspect_err(|_| {
             // It may be another server by now: the next call finds out from the beginning.
             self.dead.store(true, Ordering::Relaxed);
         })?);
@@ -344,7 +344,7 @@ impl Client {
     async fn settle(&self, doubted: &Arc<Session>, trail: &Trail) -> Result<Arc<Session>, Error> {
         let ping = wire::message(Some(self.channel.next_id()), "ping", None::<()>)?;
         let sent = self.channel.request(&doubted.link, &ping, cap(0), trail, None);
-        let answer = match in_time(async { Ok(sent.await) }).await {
+        let answer = match in_time(async { Ok(sent.await) }, trail).await {
             Err(_) if !self.own => return self.renew(doubted, trail).await,
             answer => answer?,
         };
@@ -451,17 +451,25 @@ fn cap(response_limit: u64) -> u64 {
 async fn begun_in_time<T>(
     target: &Target,
     work: impl Future<Output = Result<T, Error>>,
+    trail: &Trail,
 ) -> Result<T, Error> {
     if !matches!(target.reach, Reach::Stdio(_)) {
-        return in_time(work).await;
+        return in_time(work, trail).await;
     }
     tokio::time::timeout(limits::STDIO_START_MS.millis(), work)
         .await
         .unwrap_or_else(|_| Err(silent()))
 }
 
-async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    tokio::time::timeout(limits::INITIALIZE_TIMEOUT_MS.millis(), work).await.unwrap_or_else(|_| {
-        Err(Error::new(Code::Timeout, "the server did not answer while we connected"))
-    })
+async fn in_time<T>(
+    work: impl Future<Output = Result<T, Error>>,
+    trail: &Trail,
+) -> Result<T, Error> {
+    tokio::select! {
+        biased;
+        outcome = work => outcome,
+        () = trail.silence(limits::INITIALIZE_TIMEOUT_MS.millis()) => {
+            Err(Error::new(Code::Timeout, "the server did not answer while we connected"))
+        }
+    }
 }

@@ -68,7 +68,7 @@ impl Door {
             // What was redirected may have done something before.
             let ran = if redirects == 0 { Ran::No } else { Ran::Unknown };
             let refused = |error| Failure { error, ran };
-            let pass = authority.authorize(outgoing).await.map_err(refused)?;
+            let pass = trail.asking(authority.authorize(outgoing)).await.map_err(refused)?;
             let headers = self.lend(headers, &pass)?;
             trail.requests.fetch_add(1, Ordering::Relaxed);
             let response = self.origin.send_once(method, &url, &headers, body).await?;
@@ -81,7 +81,7 @@ impl Door {
             let Some((kind, challenges)) = refusal(&reply) else { return Ok(reply) };
             let ran = if kind == RefusalKind::Unauthorized { Ran::No } else { Ran::Unknown };
             let refusal = Refusal { kind, challenges: &challenges, again };
-            match authority.refused(&pass, refusal).await {
+            match trail.asking(authority.refused(&pass, refusal)).await {
                 Ok(Verdict::Again) if !again => drain(reply.response).await,
                 Ok(Verdict::Again | Verdict::Stands) => return Ok(reply),
                 Err(error) => {

@@ -142,8 +142,10 @@ async fn discover(channel: &Channel, trail: &Trail) -> Result<Probe, Error> {
         }
         answer
     };
-    let Ok(answer) = tokio::time::timeout(limits::PROBE_TIMEOUT_MS.millis(), asking).await else {
-        return Ok(Probe::Silent);
+    let answer = tokio::select! {
+        biased;
+        answer = asking => answer,
+        () = trail.silence(limits::PROBE_TIMEOUT_MS.millis()) => return Ok(Probe::Silent),
     };
     let answered = match answer {
         Ok(answered) => answered,
