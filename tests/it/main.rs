@@ -17,6 +17,7 @@ mod identity;
 mod input_required;
 mod inspector;
 mod jobs;
+mod keys;
 mod kill;
 mod list_changes;
 mod listener;

@@ -85,6 +85,13 @@ pub(crate) enum Command {
     /// permit.
     #[command(subcommand, after_help = help::TOKEN)]
     Token(Token),
+    /// The keys that stored secrets are encrypted with
+    ///
+    /// To replace a key: put the new one in front of the old one in `BAILIWICK_ENCRYPTION_KEYS` (or the
+    /// file encryption-keys of the data directory), start all processes again, `bailiwick keys rotate`,
+    /// then take the old one out. These commands need the same keyring as the processes.
+    #[command(subcommand, after_help = help::KEYS)]
+    Keys(Keys),
     /// Call a tool through the gateway, as an MCP client
     ///
     /// To try a server, a policy or a question, and for scripts. Takes address and tokens from the
@@ -242,6 +249,24 @@ pub(crate) enum Token {
         #[command(flatten)]
         output: Output,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// Say how many stored secrets each key sealed, over all tenants
+    ///
+    /// Keys that rows name and that are not in the keyring are listed too: what they sealed cannot be
+    /// read. With `--json` an array `[{"keyId", "primary", "known", "sealed", "columns"}]`.
+    #[command(after_help = help::KEYS_STATUS, after_long_help = help::long(help::KEYS_STATUS, help::EXITS))]
+    Status(Output),
+    /// Encrypt all stored secrets anew with the first key
+    ///
+    /// In batches, beside running processes; cut off, it goes on where it was when it is run again. What
+    /// changes meanwhile is not overwritten, and what no key opens stays as it is and is counted. It is
+    /// refused while a running process does not know the first key. In the end it says which keys can be
+    /// taken out.
+    #[command(after_help = help::KEYS_ROTATE, after_long_help = help::long(help::KEYS_ROTATE, help::EXITS_ROTATE))]
+    Rotate(Output),
 }
 
 #[derive(Debug, Args)]

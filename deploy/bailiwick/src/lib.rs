@@ -7,6 +7,7 @@ mod connect;
 mod doctor;
 mod failure;
 mod installation;
+mod keys;
 mod operate;
 mod serve;
 mod up;
@@ -94,6 +95,7 @@ async fn dispatch(command: Command, settings: &Settings) -> Result<ExitCode, Fai
         Command::Tenant(args) => operate::tenant(settings, args).await?,
         Command::User(args) => operate::user(settings, args).await?,
         Command::Token(args) => operate::token(settings, args).await?,
+        Command::Keys(args) => return keys::run(settings, args).await,
         Command::Call(args) => return call::run(settings, args).await,
         Command::Connect(args) => return connect::run(settings, &args).await,
         // Both were done before: they need no usable settings.

@@ -25,6 +25,7 @@ pub mod identity;
 pub mod inspect;
 pub mod invocations;
 pub mod jobs;
+pub mod keys;
 pub mod list_changes;
 pub mod nodes;
 pub mod permissions;

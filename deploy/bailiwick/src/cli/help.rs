@@ -30,6 +30,12 @@ Exit status:
   1  refused or failed; with --status: you are not connected
   2  the arguments or settings are not usable";
 
+pub(super) const EXITS_ROTATE: &str = "\
+Exit status:
+  0  everything is sealed by the first key
+  1  refused or failed, or something is not: stdout or stderr says what
+  2  the arguments or settings are not usable";
+
 pub(super) const EXITS_DOCTOR: &str = "\
 Exit status:
   0  nothing failed (there may be warnings)
@@ -118,6 +124,30 @@ Examples:
 
   # To configure servers; the token alone goes into the file
   bailiwick token create --user admin@localhost --scopes api:read,api:write,approve,admin | tail -n1 > token";
+
+pub(super) const KEYS: &str = "\
+Examples:
+  # Which key sealed how much?
+  bailiwick keys status
+
+  # Seal everything by the first key
+  bailiwick keys rotate";
+
+pub(super) const KEYS_STATUS: &str = "\
+Examples:
+  # The installation in the default data directory
+  bailiwick keys status
+
+  # That of `api` and `worker`, with their settings, for a script
+  bailiwick keys status --config /etc/bailiwick.toml --json";
+
+pub(super) const KEYS_ROTATE: &str = "\
+Examples:
+  # After the new key was put in front, and all processes were started again
+  bailiwick keys rotate --data-dir ~/bailiwick
+
+  # The same where the keys are settings
+  bailiwick keys rotate --config /etc/bailiwick.toml --encryption-keys-file /run/secrets/encryption-keys";
 
 pub(super) const CALL: &str = "\
 Examples:
