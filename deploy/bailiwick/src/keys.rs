@@ -96,7 +96,8 @@ fn words(rotation: &Rotation) -> Vec<String> {
         lines.push(format!("no key opens {rows} {what}: left as they are"));
     }
     if !complete {
-        lines.push(format!("still changing, or held by others: {busy}; run it again"));
+        let words = "others held rows, or sealed by another key, up to the end";
+        lines.push(format!("{words} ({busy} held now): run it again"));
     }
     if !behind.is_empty() {
         lines.push(format!(
