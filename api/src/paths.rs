@@ -16,6 +16,7 @@ pub const VARIABLES: &str = "/api/tenant/variables";
 pub const VARIABLE: &str = "/api/tenant/variables/{name}";
 pub const USERS: &str = "/api/users";
 pub const USER: &str = "/api/users/{user}";
+pub const ACCESS_EXPLAIN: &str = "/api/access/explain";
 pub const TOKENS: &str = "/api/tokens";
 pub const TOKEN: &str = "/api/tokens/{token}";
 

@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how they fail")]
 
+mod access;
 mod broker;
 mod builtin;
 mod connections;

@@ -110,6 +110,13 @@ pub(crate) enum Command {
     /// that token's person's.
     #[command(after_help = help::CONNECT, after_long_help = help::long(help::CONNECT, help::EXITS_CONNECT))]
     Connect(Connect),
+    /// Say why a call of a tool would fail, and what mends it
+    ///
+    /// Every gate that a call passes, in order, with its reason, the setting that decides and who may
+    /// change it. Nothing is called. For yourself, or for others as an admin. Takes address and token as
+    /// `bailiwick connect` does (scope api:read; about others admin besides).
+    #[command(after_help = help::WHY, after_long_help = help::long(help::WHY, help::EXITS_WHY))]
+    Why(Why),
     /// Tell what is wrong with an installation, and what mends it
     ///
     /// When something does not work, before you ask, and after each upgrade. It looks at the settings,
@@ -296,6 +303,23 @@ pub(crate) struct Connect {
     /// Ask the provider to revoke the grant too
     #[arg(long, requires = "disconnect")]
     pub revoke: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// Name of the tool as agents call it, such as `mcp__demo__greet`
+    pub tool: String,
+    /// Id or e-mail address of the person [default: you]
+    #[arg(long, value_name = "PERSON")]
+    pub user: Option<String>,
+    /// Id of a session of theirs [default: as a new one would be]
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// Id of a token of theirs [default: no limits of a token]
+    #[arg(long, value_name = "ID")]
+    pub token: Option<String>,
     #[command(flatten)]
     pub output: Output,
 }

@@ -115,6 +115,5 @@ fn words(rotation: &Rotation) -> Vec<String> {
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
-    serde_json::to_string(value)
-        .map_err(|error| Failure::because("the answer is no JSON", error))
+    serde_json::to_string(value).map_err(|error| Failure::because("the answer is no JSON", error))
 }

@@ -129,8 +129,7 @@ pub async fn rotate(ctx: &Ctx, mut told: impl FnMut(Progress)) -> Result<Rotatio
     let nodes = store::nodes::keys(&ctx.db).await?;
     let seals_by_another =
         |node: &&NodeKeys| node.key_ids.as_ref().and_then(|ids| ids.first()) != Some(&primary);
-    rotation.behind =
-        nodes.iter().filter(seals_by_another).map(|node| node.kind.clone()).collect();
+    rotation.behind = nodes.iter().filter(seals_by_another).map(|node| node.kind.clone()).collect();
     if rotation.complete && rotation.behind.is_empty() {
         let older = ctx.vault.key_ids().into_iter().skip(1);
         rotation.removable = older.map(str::to_owned).collect();

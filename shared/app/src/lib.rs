@@ -2,6 +2,7 @@
 //!
 //! **Invariants:** every transaction begins and ends here, and none is open across a network call.
 
+pub mod access;
 pub mod audit;
 mod authority;
 pub mod authorizations;

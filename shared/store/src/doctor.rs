@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
+use crate::{Db, MIGRATOR, StoreError, Tx, nodes::millis};
 use domain::{
     Timestamp,
     ids::{TenantId, TokenId},
 };
-use crate::{Db, MIGRATOR, StoreError, Tx, nodes::millis};
 
 /// The server and the role that we are to it.
 #[derive(Debug, Clone, sqlx::FromRow)]

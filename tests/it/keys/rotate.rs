@@ -69,8 +69,7 @@ async fn everything_is_sealed_by_the_new_key_and_nothing_else_changes() {
     let back = format!("{ENCRYPTION_KEY},{NEW_KEY}");
     let (code, _, text) = run(world, &back, &["rotate"]).await;
     assert_eq!(code, 0, "{text}");
-    let removable =
-        format!("can be removed from BAILIWICK_ENCRYPTION_KEYS: {}\n", id(NEW_KEY));
+    let removable = format!("can be removed from BAILIWICK_ENCRYPTION_KEYS: {}\n", id(NEW_KEY));
     assert!(text.contains(&removable), "{text}");
     assert!(scene.whoami(&scene.root).await.unwrap().contains("root-at-tickets"));
     assert_eq!(scene.state(&scene.root).await, "connected");
@@ -95,8 +94,7 @@ async fn what_no_key_opens_is_counted_by_its_kind_and_left_as_it_is() {
     for _ in 0..2 {
         let (code, done, text) = run(world, &both(), &["rotate", "--json"]).await;
         assert_eq!(code, 1, "{text}");
-        let unreadable =
-            json!({ "OAuth registrations": 1, "environment values of servers": 1 });
+        let unreadable = json!({ "OAuth registrations": 1, "environment values of servers": 1 });
         assert_eq!(done["unreadable"], unreadable, "{done}");
         assert_eq!(done["complete"], true);
     }
@@ -137,8 +135,7 @@ async fn a_row_that_changed_after_it_was_read_is_not_overwritten() {
     let world = World::new().await;
     let (acme, owner) = (world.tenant("acme").await, world.owner().await);
     variables(&world, &owner, acme.id, 3).await;
-    let column =
-        COLUMNS.iter().find(|column| column.purpose == Purpose::TenantVariable).unwrap();
+    let column = COLUMNS.iter().find(|column| column.purpose == Purpose::TenantVariable).unwrap();
     let vault = Vault::new(&both().as_str().into()).unwrap();
 
     let mut tx = world.ctx.db.begin(acme.id).await.unwrap();
@@ -226,8 +223,7 @@ async fn cut_off_by_kill_9_it_goes_on_where_it_was() {
     variables(&world, &owner, acme.id, 6_000).await;
     let mut command = keys(&world, &both(), &["rotate"]);
     let killed = tokio::task::spawn_blocking(move || {
-        let mut child =
-            command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();
         child.kill().unwrap();
@@ -266,7 +262,8 @@ async fn it_waits_until_every_running_process_knows_the_new_key() {
     assert_eq!(code, 1, "{text}");
     assert!(text.contains(&format!("do not know the key {}", id(NEW_KEY))), "{text}");
     // It knows it, and still seals by the old one.
-    let set = |ids: String| sqlx::query("UPDATE nodes SET key_ids = string_to_array($1, ',')").bind(ids);
+    let set =
+        |ids: String| sqlx::query("UPDATE nodes SET key_ids = string_to_array($1, ',')").bind(ids);
     let ids = format!("{},{}", id(ENCRYPTION_KEY), id(NEW_KEY));
     set(ids).execute(&owner).await.unwrap();
     let (code, done, text) = run(&world, &both(), &["rotate", "--json"]).await;

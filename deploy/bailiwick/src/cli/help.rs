@@ -36,6 +36,12 @@ Exit status:
   1  refused or failed, or something is not: stdout or stderr says what
   2  the arguments or settings are not usable";
 
+pub(super) const EXITS_WHY: &str = "\
+Exit status:
+  0  a call would be sent, or the person is asked first
+  1  a call would be refused; or this could not be told
+  2  the arguments or settings are not usable";
+
 pub(super) const EXITS_DOCTOR: &str = "\
 Exit status:
   0  nothing failed (there may be warnings)
@@ -173,6 +179,17 @@ Examples:
 
   # Take the account out, and have the provider end the grant
   bailiwick connect tickets --disconnect --revoke";
+
+pub(super) const WHY: &str = "\
+Examples:
+  # Why do I not get this tool?
+  bailiwick why mcp__demo__greet
+
+  # Why did it fail for her, in that session?
+  bailiwick why mcp__tickets__search --user ann@acme.example --session 0198c2f4-8d3e-7c1a-9b00-5f2d7a1c4e11
+
+  # For a script
+  bailiwick why mcp__demo__greet --json";
 
 pub(super) const DOCTOR: &str = "\
 Examples:

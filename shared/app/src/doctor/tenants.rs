@@ -128,12 +128,7 @@ fn people(tenants: usize, seen: &Seen) -> Finding {
     Finding::fail(TENANTS, found, mend)
 }
 
-fn secrets(
-    patient: &Patient<'_>,
-    seen: &Seen,
-    nodes: &[NodeKeys],
-    findings: &mut Vec<Finding>,
-) {
+fn secrets(patient: &Patient<'_>, seen: &Seen, nodes: &[NodeKeys], findings: &mut Vec<Finding>) {
     let ring = patient.vault.key_ids();
     let counts: Vec<String> = seen
         .by_key
