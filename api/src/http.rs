@@ -1,5 +1,6 @@
 //! The JSON API: one file per noun. A handler parses, calls one use case, renders.
 
+pub mod access;
 pub mod authorizations;
 pub mod body;
 pub mod company;
@@ -71,6 +72,7 @@ pub(crate) fn name_operations(document: &mut utoipa::openapi::OpenApi) {
 pub(crate) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .merge(health::routes())
+        .merge(access::routes())
         .merge(sessions::routes())
         .merge(projects::routes())
         .merge(permission_requests::routes())

@@ -19,6 +19,7 @@ pub const VARIABLE: &str = "/api/tenant/variables/{name}";
 pub const USERS: &str = "/api/users";
 pub const USER: &str = "/api/users/{user}";
 pub const USER_COMPANY_ACCOUNT: &str = "/api/users/{user}/company-account";
+pub const ACCESS_EXPLAIN: &str = "/api/access/explain";
 pub const TOKENS: &str = "/api/tokens";
 pub const TOKEN: &str = "/api/tokens/{token}";
 

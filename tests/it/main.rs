@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how they fail")]
 
+mod access;
 mod broker;
 mod builtin;
 mod company;
@@ -18,6 +19,7 @@ mod identity;
 mod input_required;
 mod inspector;
 mod jobs;
+mod keys;
 mod kill;
 mod list_changes;
 mod listener;

@@ -59,6 +59,10 @@ terms! {
     UserState = user::UserStatus::ALL.iter().map(|one| one.as_str());
     /// Of a call.
     CallStatus = invocation::Status::ALL.iter().map(|one| one.as_str());
+    /// One thing that a call has to pass.
+    Gate = app::broker::Gate::ALL.iter().map(|one| one.as_str());
+    /// How a gate stands.
+    Standing = app::access::Standing::ALL.iter().map(|one| one.as_str());
     /// Where a call came from.
     CallOrigin = Origin::ALL.iter().map(|one| one.as_str());
 }

@@ -85,6 +85,13 @@ pub(crate) enum Command {
     /// permit.
     #[command(subcommand, after_help = help::TOKEN)]
     Token(Token),
+    /// The keys that stored secrets are encrypted with
+    ///
+    /// To replace a key: put the new one in front of the old one in `BAILIWICK_ENCRYPTION_KEYS` (or the
+    /// file encryption-keys of the data directory), start all processes again, `bailiwick keys rotate`,
+    /// then take the old one out. These commands need the same keyring as the processes.
+    #[command(subcommand, after_help = help::KEYS)]
+    Keys(Keys),
     /// Call a tool through the gateway, as an MCP client
     ///
     /// To try a server, a policy or a question, and for scripts. Takes address and tokens from the
@@ -103,6 +110,13 @@ pub(crate) enum Command {
     /// that token's person's.
     #[command(after_help = help::CONNECT, after_long_help = help::long(help::CONNECT, help::EXITS_CONNECT))]
     Connect(Connect),
+    /// Say why a call of a tool would fail, and what mends it
+    ///
+    /// Every gate that a call passes, in order, with its reason, the setting that decides and who may
+    /// change it. Nothing is called. For yourself, or for others as an admin. Takes address and token as
+    /// `bailiwick connect` does (scope api:read; about others admin besides).
+    #[command(after_help = help::WHY, after_long_help = help::long(help::WHY, help::EXITS_WHY))]
+    Why(Why),
     /// Tell what is wrong with an installation, and what mends it
     ///
     /// When something does not work, before you ask, and after each upgrade. It looks at the settings,
@@ -255,6 +269,24 @@ pub(crate) enum Token {
     },
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// Say how many stored secrets each key sealed, over all tenants
+    ///
+    /// Keys that rows name and that are not in the keyring are listed too: what they sealed cannot be
+    /// read. With `--json` an array `[{"keyId", "primary", "known", "sealed", "columns"}]`.
+    #[command(after_help = help::KEYS_STATUS, after_long_help = help::long(help::KEYS_STATUS, help::EXITS))]
+    Status(Output),
+    /// Encrypt all stored secrets anew with the first key
+    ///
+    /// In batches, beside running processes; cut off, it goes on where it was when it is run again. What
+    /// changes meanwhile is not overwritten, and what no key opens stays as it is and is counted. It is
+    /// refused while a running process does not know the first key. In the end it says which keys can be
+    /// taken out.
+    #[command(after_help = help::KEYS_ROTATE, after_long_help = help::long(help::KEYS_ROTATE, help::EXITS_ROTATE))]
+    Rotate(Output),
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Call {
     /// Name of the tool, such as `mcp__demo__greet`
@@ -282,6 +314,23 @@ pub(crate) struct Connect {
     /// Ask the provider to revoke the grant too
     #[arg(long, requires = "disconnect")]
     pub revoke: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// Name of the tool as agents call it, such as `mcp__demo__greet`
+    pub tool: String,
+    /// Id or e-mail address of the person [default: you]
+    #[arg(long, value_name = "PERSON")]
+    pub user: Option<String>,
+    /// Id of a session of theirs [default: as a new one would be]
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// Id of a token of theirs [default: no limits of a token]
+    #[arg(long, value_name = "ID")]
+    pub token: Option<String>,
     #[command(flatten)]
     pub output: Output,
 }

@@ -66,7 +66,7 @@ pub(crate) async fn run(settings: &Settings, args: &Connect) -> Result<ExitCode,
 }
 
 /// As `call` finds them: from the variables, else from the data directory.
-fn find(settings: &Settings) -> Result<(Url, SecretString), Failure> {
+pub(crate) fn find(settings: &Settings) -> Result<(Url, SecretString), Failure> {
     let variable = |name: &str| {
         // A directory that was named means: that installation, whatever the variables say.
         let mut variables = config::environment().filter(|_| settings.data_dir.is_none());

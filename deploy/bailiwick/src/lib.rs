@@ -7,9 +7,11 @@ mod connect;
 mod doctor;
 mod failure;
 mod installation;
+mod keys;
 mod operate;
 mod serve;
 mod up;
+mod why;
 
 use std::{io::Write, process::ExitCode};
 
@@ -94,7 +96,9 @@ async fn dispatch(command: Command, settings: &Settings) -> Result<ExitCode, Fai
         Command::Tenant(args) => operate::tenant(settings, args).await?,
         Command::User(args) => operate::user(settings, args).await?,
         Command::Token(args) => operate::token(settings, args).await?,
+        Command::Keys(args) => return keys::run(settings, args).await,
         Command::Call(args) => return call::run(settings, args).await,
+        Command::Why(args) => return why::run(settings, &args).await,
         Command::Connect(args) => return connect::run(settings, &args).await,
         // Both were done before: they need no usable settings.
         Command::Doctor(_) | Command::Completions { .. } => {}

@@ -61,7 +61,7 @@ pub(crate) async fn migrate(settings: &Settings, args: &Migrate) -> Result<(), F
 }
 
 pub(crate) async fn tenant(settings: &Settings, command: Tenant) -> Result<(), Failure> {
-    let ctx = open(settings).await?;
+    let ctx = open(settings, None).await?;
     let (name, output) = match command {
         Tenant::Create { name, output } => (name, output),
         Tenant::TakePasswords { name, output } => {
@@ -88,7 +88,7 @@ pub(crate) async fn user(settings: &Settings, command: User) -> Result<(), Failu
         }
     };
     let password = if password_stdin { Some(first_line_of_stdin()?) } else { None };
-    let ctx = open(settings).await?;
+    let ctx = open(settings, None).await?;
     let user = app::users::create(&ctx, &tenant, NewUser { email, role, password }).await?;
     let words = format!("made the {} {} ({})", user.role.as_str(), user.email, user.id);
     let value = json!({
@@ -105,7 +105,7 @@ async fn password(
     output: &Output,
 ) -> Result<(), Failure> {
     let password = first_line_of_stdin()?;
-    let ctx = open(settings).await?;
+    let ctx = open(settings, None).await?;
     let PasswordSet { user, web_sessions, tokens } =
         app::users::set_password(&ctx, tenant, email, password).await?;
     let words = format!(
@@ -124,7 +124,7 @@ async fn password(
 /// The token stands alone on the last line, so that a script can take it.
 pub(crate) async fn token(settings: &Settings, command: Token) -> Result<(), Failure> {
     let Token::Create { user, tenant, scopes, expires, output } = command;
-    let ctx = open(settings).await?;
+    let ctx = open(settings, None).await?;
     let expires_at = expires
         .map(|life| {
             let life = chrono::TimeDelta::from_std(life).ok();
@@ -152,16 +152,19 @@ fn report(output: &Output, value: &Value, words: &str) {
 }
 
 /// The database of the data directory or of the settings.
-async fn open(settings: &Settings) -> Result<Ctx, Failure> {
+pub(crate) async fn open(
+    settings: &Settings,
+    encryption_keys: Option<&SecretString>,
+) -> Result<Ctx, Failure> {
     let database_url = match (&settings.data_dir, &settings.database_url) {
         (None, Some(url)) => url.clone(),
         _ => running_postgres(settings).await?.app_url().into(),
     };
-    // These commands store no bodies and open no secrets.
+    // These commands store no bodies.
     let object_store = installation::directory_url(&std::env::temp_dir())?;
     let needs = Needs {
         database_url: &database_url,
-        encryption_keys: None,
+        encryption_keys,
         object_store: &object_store,
         public: None,
         built_in: None,

@@ -9,12 +9,13 @@
 //! record is durable, and nothing that may have run is sent again.
 
 mod admit;
+pub(crate) mod gates;
 mod permit;
 mod pseudo;
 mod reap;
 mod record;
 mod request;
-mod resolve;
+pub(crate) mod resolve;
 mod result;
 mod resume;
 mod send;
@@ -27,6 +28,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::Ctx;
+pub use gates::Gate;
 pub use reap::reap;
 pub use request::{
     Asked, Asking, CallRequest, CallResult, Called, Fit, Fits, Inquiry, Outcome, Resume, Waiting,

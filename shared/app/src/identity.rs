@@ -1,8 +1,10 @@
 //! Who is asking. A [`Caller`] is made here and nowhere else.
 
 use domain::{
-    Caller, Code, Error, Reach, Timestamp, Via, ids::TokenId, json::Sha256Digest, limits, token,
-    web_session,
+    Caller, Code, Error, Reach, Role, Timestamp, Via,
+    ids::{TenantId, TokenId, UserId},
+    json::Sha256Digest,
+    limits, token, web_session,
 };
 use store::{Db, tokens::Holder, web_sessions::SignedIn};
 
@@ -82,6 +84,26 @@ pub async fn recheck(ctx: &Ctx, before: &Caller) -> Result<Caller, Error> {
     let holder = store::tokens::still_held(&mut tx, token, ctx.now()).await?;
     tx.commit().await?;
     Ok(caller(holder.ok_or_else(unusable)?, via))
+}
+
+/// What a person's call would be judged by, for whoever explains it: with a token of theirs, or in a
+/// browser. Nothing may be done with it.
+pub(crate) fn imagined(
+    tenant: TenantId,
+    (user, role): (UserId, Role),
+    holder: Option<Holder>,
+) -> Caller {
+    match holder {
+        Some(holder) => caller(holder, Via::Gateway),
+        None => Caller {
+            tenant,
+            user,
+            role,
+            scopes: web_session::scopes(role),
+            reach: Reach::default(),
+            via: Via::Operator,
+        },
+    }
 }
 
 fn caller(holder: Holder, via: fn(TokenId) -> Via) -> Caller {

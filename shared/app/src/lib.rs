@@ -2,6 +2,7 @@
 //!
 //! **Invariants:** every transaction begins and ends here, and none is open across a network call.
 
+pub mod access;
 pub mod audit;
 mod authority;
 pub mod authorizations;
@@ -26,6 +27,7 @@ pub mod identity;
 pub mod inspect;
 pub mod invocations;
 pub mod jobs;
+pub mod keys;
 pub mod list_changes;
 pub mod nodes;
 pub mod permissions;

@@ -39,6 +39,7 @@ impl Kind {
 ///
 /// Refused with [`Code::Conflict`] while another living node serves calls and this one would too.
 pub async fn register(ctx: &Ctx, kind: Kind, place: &str) -> Result<(), Error> {
+    let key_ids: Vec<String> = ctx.vault.key_ids().into_iter().map(str::to_owned).collect();
     let node = NewNode {
         id: ctx.node,
         kind: kind.as_str(),
@@ -46,6 +47,7 @@ pub async fn register(ctx: &Ctx, kind: Kind, place: &str) -> Result<(), Error> {
         serves_calls: kind.serves_calls(),
         lease: limits::NODE_LEASE_MS.millis(),
         version: env!("CARGO_PKG_VERSION"),
+        key_ids: &key_ids,
     };
     let Err(other) = store::nodes::register(&ctx.db, &node).await? else { return Ok(()) };
     tracing::error!(kind = other.kind, place = other.place, "another node serves calls");

@@ -94,6 +94,15 @@ pub(crate) fn target(ctx: &Ctx, stored: &Stored<'_>, aim: Aim) -> Result<Target,
     Ok(Target { key, reach, resume: None, parts, authority: Some(Arc::new(right)) })
 }
 
+/// Whether whoever asks is connected, where the server is used with a person's own account: what
+/// [`target`] looks at first.
+pub(crate) fn connected(stored: &Stored<'_>, aim: Aim) -> Result<(), Error> {
+    if builtin::find(stored.server).is_some() {
+        return Ok(());
+    }
+    personal(stored, aim, stored.auth_mode.parse()?).map(|_| ())
+}
+
 /// How the person's own credential goes out, in a mode that has one.
 fn personal(stored: &Stored<'_>, aim: Aim, mode: AuthMode) -> Result<Option<Personal>, Error> {
     if !mode.is_personal() {

@@ -311,6 +311,9 @@ limits! {
     CREDENTIAL_BYTES = 16_384, up to 16_384, "bytes", "a static secret of a person; it stands in one header";
     REFRESH_MARGIN_SECONDS = 60, up to 600, "s", "a credential is refreshed this long before its end, or a tenth of its life where that is less";
     REFRESH_TIMEOUT_MS = 20_000, up to 60_000, "ms", "one refresh at an authorization server, connecting included";
+    RESEAL_BATCH = 500, up to 500, "values", "sealed anew in one transaction of `keys rotate`; it holds their rows for a few ms";
+    RESEAL_PASSES = 10, up to 10, "passes", "of `keys rotate` over everything, while rows are held by others or change";
+    RESEAL_PAUSE_MS = 500, up to 500, "ms", "before the next pass, where rows were held: transactions are short";
     REFRESH_LEASE_MS = 30_000, up to 120_000, "ms", "nobody else refreshes a credential meanwhile; outlasts the request and its saving";
     REFRESH_WAIT_MS = 35_000, up to 120_000, "ms", "a request waits this long for the refresh that another one makes";
     REFRESH_PATIENCE_MS = 2_000, up to 10_000, "ms", "a request waits no longer where the old credential is still good, or the refresh before failed";

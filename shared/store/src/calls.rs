@@ -118,6 +118,27 @@ pub async fn context(
     session: SessionId,
     wanted: Wanted<'_>,
 ) -> Result<Option<Context>, StoreError> {
+    context_of(db.pool(), tenant, user, session, wanted).await
+}
+
+/// The same as this transaction sees it.
+pub async fn context_within(
+    tx: &mut Tx,
+    user: UserId,
+    session: SessionId,
+    wanted: Wanted<'_>,
+) -> Result<Option<Context>, StoreError> {
+    let tenant = tx.tenant();
+    context_of(tx.conn(), tenant, user, session, wanted).await
+}
+
+async fn context_of(
+    executor: impl sqlx::PgExecutor<'_>,
+    tenant: TenantId,
+    user: UserId,
+    session: SessionId,
+    wanted: Wanted<'_>,
+) -> Result<Option<Context>, StoreError> {
     let (agent_name, server, original_name, classes) = match wanted {
         Wanted::Agent(name) => (Some(name), None, None, None),
         Wanted::Original { server, name } => (None, Some(server), Some(name), None),
@@ -145,7 +166,7 @@ pub async fn context(
         original_name,
         classes,
     )
-    .fetch_optional(db.pool())
+    .fetch_optional(executor)
     .await?;
     Ok(row.map(|row| row.read(session)).transpose()?)
 }

@@ -5,13 +5,11 @@
 
 use std::time::Duration;
 
+use crate::{Db, MIGRATOR, StoreError, Tx, nodes::millis};
 use domain::{
     Timestamp,
     ids::{TenantId, TokenId},
 };
-use sqlx::AssertSqlSafe;
-
-use crate::{Db, MIGRATOR, StoreError, Tx, nodes::millis, vault::Sealed};
 
 /// The server and the role that we are to it.
 #[derive(Debug, Clone, sqlx::FromRow)]
@@ -304,34 +302,6 @@ pub async fn tenants(db: &Db) -> Result<Vec<(TenantId, String)>, StoreError> {
         .fetch_all(db.pool())
         .await?;
     Ok(rows.into_iter().map(|row| (TenantId(row.tenant_id), row.slug)).collect())
-}
-
-/// Tables whose rows name the key that sealed them, with the column of what was sealed.
-pub async fn sealed_tables(db: &Db) -> Result<Vec<(String, String)>, StoreError> {
-    Ok(sqlx::query_as(
-        "SELECT c.relname::text, v.attname::text
-         FROM pg_class c
-         JOIN pg_attribute t ON t.attrelid = c.oid AND t.attname = 'tenant_id' AND NOT t.attisdropped
-         JOIN pg_attribute k ON k.attrelid = c.oid AND k.attname = 'key_id' AND NOT k.attisdropped
-         JOIN pg_attribute v ON v.attrelid = c.oid AND v.attname = 'sealed' AND NOT v.attisdropped
-         WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-         ORDER BY c.relname",
-    )
-    .fetch_all(db.pool())
-    .await?)
-}
-
-/// What the transaction's tenant has sealed in one of [`sealed_tables`].
-pub async fn sealed(tx: &mut Tx, table: &str, column: &str) -> Result<Vec<Sealed>, StoreError> {
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let (table, column) = (quoted(table), quoted(column));
-    // The names come from the catalogue.
-    let query = format!(
-        "SELECT {column}, key_id FROM {table} WHERE tenant_id = $1 AND {column} IS NOT NULL"
-    );
-    let rows: Vec<(String, String)> =
-        sqlx::query_as(AssertSqlSafe(query)).bind(tx.tenant().0).fetch_all(tx.conn()).await?;
-    Ok(rows.into_iter().map(|(token, key_id)| Sealed { token, key_id }).collect())
 }
 
 /// People of the transaction's tenant who may configure it.

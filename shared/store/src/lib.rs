@@ -27,6 +27,7 @@ pub mod oauth_attempts;
 pub mod oauth_clients;
 pub mod projects;
 pub mod requests;
+pub mod sealed;
 pub mod servers;
 pub mod sessions;
 pub mod setup;

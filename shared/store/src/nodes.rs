@@ -17,6 +17,8 @@ pub struct NewNode<'a> {
     pub lease: Duration,
     /// Of the program that it runs.
     pub version: &'a str,
+    /// Of its keyring, the one that seals first.
+    pub key_ids: &'a [String],
 }
 
 /// A living process elsewhere that serves calls.
@@ -41,13 +43,14 @@ pub enum Renewal {
 pub async fn register(db: &Db, node: &NewNode<'_>) -> Result<Result<(), OtherNode>, StoreError> {
     let other = sqlx::query!(
         r#"SELECT other_kind AS "kind!", other_place AS "place!"
-           FROM register_node($1, $2, $3, $4, $5, $6)"#,
+           FROM register_node($1, $2, $3, $4, $5, $6, $7)"#,
         node.id.0,
         node.kind,
         node.place,
         node.serves_calls,
         millis(node.lease),
         node.version,
+        node.key_ids,
     )
     .fetch_optional(db.pool())
     .await?;
@@ -55,6 +58,27 @@ pub async fn register(db: &Db, node: &NewNode<'_>) -> Result<Result<(), OtherNod
         Some(other) => Err(OtherNode { kind: other.kind, place: other.place }),
         None => Ok(()),
     })
+}
+
+/// The keys of a living process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeKeys {
+    pub kind: String,
+    pub place: String,
+    /// The one that seals first. `None`: a version that did not say.
+    pub key_ids: Option<Vec<String>>,
+}
+
+/// The keys of all living processes, the oldest first.
+pub async fn keys(db: &Db) -> Result<Vec<NodeKeys>, StoreError> {
+    Ok(sqlx::query_as!(
+        NodeKeys,
+        "SELECT kind, place, key_ids FROM nodes
+         WHERE ended_at IS NULL AND lease_expires_at > clock_timestamp()
+         ORDER BY started_at, node_id",
+    )
+    .fetch_all(db.pool())
+    .await?)
 }
 
 /// Prolongs the lease.

@@ -41,7 +41,9 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    fn as_str(self) -> &'static str {
+    /// Stands in what is sealed, and in the audit.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::ServerEnv => "server_env",
             Self::ServerHeader => "server_header",
@@ -152,6 +154,24 @@ impl Vault {
     #[must_use]
     pub fn can_open(&self, sealed: &Sealed) -> bool {
         self.keys.iter().any(|key| key.fernet.decrypt(&sealed.token).map(Zeroizing::new).is_ok())
+    }
+
+    /// The same secret sealed anew by the first key. `None`: it is so already, by its key id and in truth.
+    ///
+    /// `CREDENTIALS_UNREADABLE` as [`open`](Self::open) says.
+    pub fn renew(
+        &self,
+        purpose: Purpose,
+        row: RowName<'_>,
+        sealed: &Sealed,
+    ) -> Result<Option<Sealed>, Error> {
+        let secret = self.open(purpose, row, sealed)?;
+        let first = self.keys.first().filter(|key| key.id == sealed.key_id);
+        let opens = |key: &Key| key.fernet.decrypt(&sealed.token).map(Zeroizing::new).is_ok();
+        if first.is_some_and(opens) {
+            return Ok(None);
+        }
+        self.seal(purpose, row, &secret).map(Some)
     }
 
     /// Seals for one purpose and row. `CREDENTIALS_UNREADABLE` without a key.
@@ -287,6 +307,24 @@ mod tests {
 
         let error = vault(&old).open(Purpose::ClientSecret, row("s", ""), &anew).unwrap_err();
         assert_eq!(error.code, Code::CredentialsUnreadable);
+    }
+
+    #[test]
+    fn what_another_key_sealed_is_renewed_whatever_its_key_id_says() {
+        let (old, new) = (Fernet::generate_key(), Fernet::generate_key());
+        let (at, purpose) = (row("s", "n"), Purpose::ServerHeader);
+        let sealed = vault(&old).seal(purpose, at, &"hush".into()).unwrap();
+        let both = vault(&format!("{new},{old}"));
+        let primary = both.key_ids()[0].to_owned();
+        let mislabelled = Sealed { key_id: primary.clone(), ..sealed.clone() };
+        for old in [sealed, mislabelled] {
+            let anew = both.renew(purpose, at, &old).unwrap().unwrap();
+            assert_eq!(anew.key_id, primary);
+            let opened = vault(&new).open(purpose, at, &anew).unwrap();
+            assert_eq!(opened.expose_secret(), "hush");
+            assert_eq!(both.renew(purpose, at, &anew).unwrap(), None);
+            assert!(both.renew(purpose, row("s", "other"), &old).is_err());
+        }
     }
 
     #[test]

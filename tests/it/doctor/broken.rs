@@ -66,13 +66,13 @@ async fn a_secret_that_no_key_opens_is_counted_and_not_shown() {
     found.has("ok", "stored secrets", "(older)");
 
     let found = house.examine_with(&[("BAILIWICK_ENCRYPTION_KEYS", new)]).await;
-    found.has("fail", "stored secrets", "no key opens 1 in mcp_server_secrets");
+    found.has("fail", "stored secrets", "no key opens 1 header values of servers");
     found.has("fail", "stored secrets", "(not in the keyring)");
 
     // Under a key that is there, and spoiled.
     house.sql("UPDATE mcp_server_secrets SET sealed = 'spoiled'").await;
     let found = house.examine().await;
-    found.has("fail", "stored secrets", "no key opens 1 in mcp_server_secrets");
+    found.has("fail", "stored secrets", "no key opens 1 header values of servers");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,6 +18,11 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(Method::GET, paths::ME, |_| Box::pin(async move { Sent::to("/api/me") }))
             .foreign(Fate::Own)
             .colleague(Fate::Own),
+        Case::new(Method::GET, paths::ACCESS_EXPLAIN, |_| {
+            Box::pin(async move { Sent::to("/api/access/explain?tool=mcp__none__none") })
+        })
+        .foreign(Fate::Own)
+        .colleague(Fate::Own),
         Case::by_session(Method::PUT, paths::MY_PASSWORD, |_| {
             Box::pin(async move {
                 let form = json!({ "current": "long enough", "new": "longer than before" });

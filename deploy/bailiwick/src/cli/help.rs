@@ -30,6 +30,18 @@ Exit status:
   1  refused or failed; with --status: you are not connected
   2  the arguments or settings are not usable";
 
+pub(super) const EXITS_ROTATE: &str = "\
+Exit status:
+  0  everything is sealed by the first key
+  1  refused or failed, or something is not: stdout or stderr says what
+  2  the arguments or settings are not usable";
+
+pub(super) const EXITS_WHY: &str = "\
+Exit status:
+  0  a call would be sent, or the person is asked first
+  1  a call would be refused; or this could not be told
+  2  the arguments or settings are not usable";
+
 pub(super) const EXITS_DOCTOR: &str = "\
 Exit status:
   0  nothing failed (there may be warnings)
@@ -122,6 +134,30 @@ Examples:
   # To configure servers; the token alone goes into the file
   bailiwick token create --user admin@localhost --scopes api:read,api:write,approve,admin | tail -n1 > token";
 
+pub(super) const KEYS: &str = "\
+Examples:
+  # Which key sealed how much?
+  bailiwick keys status
+
+  # Seal everything by the first key
+  bailiwick keys rotate";
+
+pub(super) const KEYS_STATUS: &str = "\
+Examples:
+  # The installation in the default data directory
+  bailiwick keys status
+
+  # That of `api` and `worker`, with their settings, for a script
+  bailiwick keys status --config /etc/bailiwick.toml --json";
+
+pub(super) const KEYS_ROTATE: &str = "\
+Examples:
+  # After the new key was put in front, and all processes were started again
+  bailiwick keys rotate --data-dir ~/bailiwick
+
+  # The same where the keys are settings
+  bailiwick keys rotate --config /etc/bailiwick.toml --encryption-keys-file /run/secrets/encryption-keys";
+
 pub(super) const CALL: &str = "\
 Examples:
   # On the installation in the default data directory; a question is put here
@@ -146,6 +182,17 @@ Examples:
 
   # Take the account out, and have the provider end the grant
   bailiwick connect tickets --disconnect --revoke";
+
+pub(super) const WHY: &str = "\
+Examples:
+  # Why do I not get this tool?
+  bailiwick why mcp__demo__greet
+
+  # Why did it fail for her, in that session?
+  bailiwick why mcp__tickets__search --user ann@acme.example --session 0198c2f4-8d3e-7c1a-9b00-5f2d7a1c4e11
+
+  # For a script
+  bailiwick why mcp__demo__greet --json";
 
 pub(super) const DOCTOR: &str = "\
 Examples:

@@ -5,14 +5,14 @@ use std::time::Duration;
 use domain::{
     Caller, Code, Error,
     ids::PermissionRequestId,
-    invocation::{Origin, PseudoTool, Status},
+    invocation::{PseudoTool, Status},
     limits,
-    permission::{AuthorizationSource, Situation, Verdict, decide},
+    permission::{AuthorizationSource, Verdict},
 };
 use tokio::time::Instant;
 
 use super::{
-    Asking, CallRequest, Ends, Waiting,
+    Asking, CallRequest, Ends, Waiting, gates,
     record::{Record, Settled},
     resolve::Resolved,
     resume::{self, Waits},
@@ -62,14 +62,8 @@ pub(super) async fn permit(
         // It was allowed before its first round, and its authorization stands.
         Some(Waits::Client(_)) => return Ok(Permitted::Now(Permit::Decided)),
     }
-    let verdict = decide(Situation {
-        policy: resolved.policy,
-        mode: resolved.mode,
-        inspector: request.origin == Origin::Inspector,
-        // Whatever a custom server is asked for is, whatever its annotations say.
-        dangerous: true,
-        granted: resolved.grant.is_some(),
-    });
+    let granted = resolved.grant.is_some();
+    let verdict = gates::permission(resolved.policy, resolved.mode, request.origin, granted);
     match verdict {
         Verdict::Settled(source) => {
             let grant = resolved.grant.filter(|_| source == AuthorizationSource::ExistingGrant);
@@ -78,7 +72,7 @@ pub(super) async fn permit(
                 return Ok(Permitted::Now(Permit::Settled(settled)));
             }
             record.open(ctx, Status::Running, Some((settled, resolved)), false).await?;
-            Err(Error::new(Code::PermissionDenied, "the tool is denied by policy"))
+            Err(gates::denied_by_policy())
         }
         Verdict::Harmless | Verdict::Ask if resolved.pseudo == Some(PseudoTool::Completion) => {
             Err(Error::new(

@@ -4,27 +4,30 @@ use std::{sync::Arc, time::Duration};
 
 use coordination::Group;
 use domain::{
-    Caller, Code, Error, Role,
+    Caller, Code, Error,
     elicitation::Askable,
-    ids::{PermissionEpochId, PermissionGrantId, ToolId},
+    ids::{PermissionEpochId, PermissionGrantId, SessionId, ToolId},
     invocation::{CatalogEntry, PseudoTool},
     json::{self, Sha256Digest},
     limits,
     permission::{ApprovalMode, ToolPolicy},
     schema,
     server::Governance,
-    session::effective_selection,
 };
 use outbound::mcp::Target;
 use serde_json::Value;
 use store::calls::{Context, ContextServer, ContextTool, Wanted};
 
-use super::{Asked, CallRequest, Fits, pseudo};
+use super::{
+    Asked, CallRequest, Fits,
+    gates::{self, View},
+    pseudo,
+};
 use crate::{
     Ctx,
     authority::Who,
     definitions::Validators,
-    target::{Aim, Stored, target},
+    target::{self, Aim, Stored},
 };
 
 /// What a call was resolved to.
@@ -64,10 +67,6 @@ pub(super) async fn context(
     caller: &Caller,
     request: &CallRequest,
 ) -> Result<Context, Error> {
-    let unknown = || Error::not_found("session");
-    if !caller.reach.covers_session(request.session) {
-        return Err(unknown());
-    }
     let classes = match &request.asked {
         Asked::Pseudo { server, tool } => pseudo::classes(server, *tool, request.arguments.get()),
         Asked::Agent(_) | Asked::Original { .. } => Vec::new(),
@@ -80,14 +79,19 @@ pub(super) async fn context(
     let (tenant, user) = (caller.tenant, caller.user);
     let context = store::calls::context(&ctx.db, tenant, user, request.session, wanted)
         .await?
-        .ok_or_else(unknown)?;
-    if !context.user_active {
-        return Err(Error::new(Code::Unauthenticated, "this account is disabled"));
-    }
-    if context.session_archived {
-        return Err(Error::new(Code::SessionArchived, "the session is archived"));
-    }
+        .ok_or_else(|| Error::not_found("session"))?;
+    gates::pass(gates::DOOR, &view(caller, request, &context))?;
     Ok(context)
+}
+
+fn view<'a>(caller: &'a Caller, request: &'a CallRequest, context: &'a Context) -> View<'a> {
+    View {
+        caller,
+        session: request.session,
+        asked: &request.asked,
+        allowed: request.allowed_source_ids.as_deref(),
+        context,
+    }
 }
 
 /// Steps 2 and 3: what was asked for, within reach and switched on; the input fits it.
@@ -97,28 +101,20 @@ pub(super) async fn resolve(
     request: &CallRequest,
     context: &Context,
 ) -> Result<Resolved, Error> {
-    let (server, what) = within_reach(caller, request, context)?;
-    if !server.enabled {
-        return Err(Error::new(Code::SourceDisabled, "the server is switched off"));
-    }
+    let view = view(caller, request, context);
+    gates::pass(gates::WAY, &view)?;
+    let server = context.server.as_ref().ok_or_else(|| view.unknown())?;
+    let what = match &request.asked {
+        Asked::Pseudo { tool, .. } => What::Pseudo(*tool),
+        Asked::Agent(_) | Asked::Original { .. } => {
+            What::Tool(context.tool.as_ref().ok_or_else(|| view.unknown())?)
+        }
+    };
     let definition_hash = match what {
-        What::Tool(tool) => Some(usable(tool, caller)?),
+        What::Tool(tool) => Some(gates::definition(tool, caller)?),
         What::Pseudo(_) => None,
     };
-    let governance = governance(server)?;
-    let stored = Stored {
-        tenant: caller.tenant,
-        server: &server.server,
-        transport: &server.transport,
-        url: &server.url,
-        revision: server.config_revision,
-        auth_mode: &server.auth_mode,
-        values: &server.values,
-        api_key_header: &server.api_key_header,
-        own: server.own,
-    };
-    let aim = Aim { who: Some(Who::of(caller, Some(request.session))), even_disabled: false };
-    let mut target = target(ctx, &stored, aim)?;
+    let (mut target, governance) = aimed(ctx, caller, request.session, server)?;
     if let Some(own) = &request.upstream.own {
         if own.server != server.server || own.revision != server.config_revision {
             let words = "the server's configuration changed since this session with it began";
@@ -196,54 +192,43 @@ enum What<'a> {
     Pseudo(PseudoTool),
 }
 
-/// What this person does not see does not exist for them: one error for all of it.
-fn within_reach<'a>(
-    caller: &Caller,
-    request: &CallRequest,
-    context: &'a Context,
-) -> Result<(&'a ContextServer, What<'a>), Error> {
-    let pseudo = match &request.asked {
-        Asked::Pseudo { tool, .. } => Some(*tool),
-        Asked::Agent(_) | Asked::Original { .. } => None,
-    };
-    let unknown = || Error::not_found(if pseudo.is_some() { "server" } else { "tool" });
-    let server = context.server.as_ref().ok_or_else(unknown)?;
-    let allowed = match &request.allowed_source_ids {
-        Some(allowed) => allowed.as_slice(),
-        None => effective_selection(
-            &context.tenant_sources,
-            context.project_sources.as_deref(),
-            context.session_sources.as_deref(),
-        ),
-    };
-    if !allowed.contains(&server.server) || !caller.reach.covers_source(&server.server) {
-        return Err(unknown());
+fn stored<'a>(caller: &Caller, server: &'a ContextServer) -> Stored<'a> {
+    Stored {
+        tenant: caller.tenant,
+        server: &server.server,
+        transport: &server.transport,
+        url: &server.url,
+        revision: server.config_revision,
+        auth_mode: &server.auth_mode,
+        values: &server.values,
+        api_key_header: &server.api_key_header,
+        own: server.own,
     }
-    if let Some(pseudo) = pseudo {
-        // A token of single tools reaches nothing else.
-        let reached = caller.reach.tools.is_none();
-        return if reached { Ok((server, What::Pseudo(pseudo))) } else { Err(unknown()) };
-    }
-    let tool = context.tool.as_ref().ok_or_else(unknown)?;
-    if !caller.reach.covers_tool(&tool.agent_name) || tool.removed {
-        return Err(unknown());
-    }
-    Ok((server, What::Tool(tool)))
 }
 
-/// Switch and pin, in the order in which they are explained to people; the approved definition.
-fn usable(tool: &ContextTool, caller: &Caller) -> Result<Sha256Digest, Error> {
-    if !tool.enabled {
-        return Err(Error::new(Code::SourceDisabled, "the tool is switched off"));
-    }
-    tool.definition_hash.filter(|_| tool.approved).ok_or_else(|| {
-        let hint = if caller.role == Role::Superadmin {
-            "the tool's definition differs from the approved one: look at it in the server's tools"
-        } else {
-            "the tool's definition differs from the approved one: a superadmin must look at it"
-        };
-        Error::new(Code::ToolChanged, hint)
-    })
+fn aim(caller: &Caller, session: SessionId) -> Aim {
+    Aim { who: Some(Who::of(caller, Some(session))), even_disabled: false }
+}
+
+/// Whether the person is connected, where the server is used with their own account. [`aimed`] refuses
+/// so before anything else.
+pub(crate) fn connected(
+    caller: &Caller,
+    session: SessionId,
+    server: &ContextServer,
+) -> Result<(), Error> {
+    target::connected(&stored(caller, server), aim(caller, session))
+}
+
+/// Where the call would go, and the server's limits. Nothing is sent.
+pub(crate) fn aimed(
+    ctx: &Ctx,
+    caller: &Caller,
+    session: SessionId,
+    server: &ContextServer,
+) -> Result<(Target, Governance), Error> {
+    let target = target::target(ctx, &stored(caller, server), aim(caller, session))?;
+    Ok((target, governance(server)?))
 }
 
 fn governance(server: &ContextServer) -> Result<Governance, Error> {

@@ -2,10 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use domain::{Error, ids::TenantId};
-use store::doctor::EnabledServer;
+use domain::{Error, ids::TenantId, limits};
+use store::{
+    StoreError, Tx,
+    doctor::EnabledServer,
+    nodes::NodeKeys,
+    sealed::{self, COLUMNS, Column},
+};
 
 use super::{Examined, Finding, Patient, Unseen, ask, counted, named};
+use crate::keys;
 
 const TENANTS: &str = "tenants";
 const SECRETS: &str = "stored secrets";
@@ -16,8 +22,8 @@ const SERVERS: &str = "servers";
 struct Seen {
     /// Rows by the key that sealed them.
     by_key: BTreeMap<String, u64>,
-    /// Rows that no key opens, by table.
-    unreadable: BTreeMap<String, u64>,
+    /// Rows that no key opens, by what they are.
+    unreadable: BTreeMap<&'static str, u64>,
     without_superadmin: Vec<String>,
     troubled: Vec<String>,
     withheld: Vec<String>,
@@ -29,11 +35,11 @@ struct Seen {
 pub(super) async fn look(patient: &Patient<'_>, examined: &mut Examined) {
     let findings = &mut examined.findings;
     let tenants = ask(TENANTS, findings, store::doctor::tenants(patient.db)).await;
-    let tables = ask(SECRETS, findings, store::doctor::sealed_tables(patient.db)).await;
-    let (Some(tenants), Some(tables)) = (tenants, tables) else { return };
+    let nodes = ask(SECRETS, findings, store::nodes::keys(patient.db)).await;
+    let (Some(tenants), Some(nodes)) = (tenants, nodes) else { return };
     let mut seen = Seen::default();
     for (tenant, slug) in &tenants {
-        if let Err(unseen) = look_at(patient, *tenant, slug, &tables, &mut seen).await {
+        if let Err(unseen) = look_at(patient, *tenant, slug, &mut seen).await {
             seen.unseen.push(format!("{slug}: {unseen}"));
         }
     }
@@ -42,7 +48,7 @@ pub(super) async fn look(patient: &Patient<'_>, examined: &mut Examined) {
         findings.push(Finding::fail(TENANTS, found, "see the log of the database"));
     }
     findings.push(people(tenants.len(), &seen));
-    secrets(patient, &seen, findings);
+    secrets(patient, &seen, &nodes, findings);
     servers(patient, &seen, findings);
     examined.stdio_servers = seen.stdio.len();
 }
@@ -51,7 +57,6 @@ async fn look_at(
     patient: &Patient<'_>,
     tenant: TenantId,
     slug: &str,
-    tables: &[(String, String)],
     seen: &mut Seen,
 ) -> Result<(), Unseen> {
     super::look(async {
@@ -59,13 +64,8 @@ async fn look_at(
         if store::doctor::superadmins(&mut tx).await? == 0 {
             seen.without_superadmin.push(slug.to_owned());
         }
-        for (table, column) in tables {
-            for sealed in store::doctor::sealed(&mut tx, table, column).await? {
-                if !patient.vault.can_open(&sealed) {
-                    *seen.unreadable.entry(table.clone()).or_default() += 1;
-                }
-                *seen.by_key.entry(sealed.key_id).or_default() += 1;
-            }
+        for column in COLUMNS {
+            seen.sealed(patient, &mut tx, column).await?;
         }
         for server in store::doctor::enabled_servers(&mut tx).await? {
             seen.note(slug, &server);
@@ -77,6 +77,27 @@ async fn look_at(
 }
 
 impl Seen {
+    async fn sealed(
+        &mut self,
+        patient: &Patient<'_>,
+        tx: &mut Tx,
+        column: &Column,
+    ) -> Result<(), StoreError> {
+        let most = i64::try_from(limits::RESEAL_BATCH.default).unwrap_or(i64::MAX);
+        let mut after = None;
+        loop {
+            let values = sealed::page(tx, column, after.as_ref(), most).await?;
+            let Some(last) = values.last() else { return Ok(()) };
+            after = Some(last.cursor());
+            for value in values {
+                if !sealed::opens(tx, patient.vault, column, &value) {
+                    *self.unreadable.entry(column.what).or_default() += 1;
+                }
+                *self.by_key.entry(value.key_id().to_owned()).or_default() += 1;
+            }
+        }
+    }
+
     fn note(&mut self, tenant: &str, server: &EnabledServer) {
         let name = format!("{tenant}/{}", server.name);
         self.switched_on += 1;
@@ -107,7 +128,7 @@ fn people(tenants: usize, seen: &Seen) -> Finding {
     Finding::fail(TENANTS, found, mend)
 }
 
-fn secrets(patient: &Patient<'_>, seen: &Seen, findings: &mut Vec<Finding>) {
+fn secrets(patient: &Patient<'_>, seen: &Seen, nodes: &[NodeKeys], findings: &mut Vec<Finding>) {
     let ring = patient.vault.key_ids();
     let counts: Vec<String> = seen
         .by_key
@@ -122,13 +143,22 @@ fn secrets(patient: &Patient<'_>, seen: &Seen, findings: &mut Vec<Finding>) {
         })
         .collect();
     if !seen.unreadable.is_empty() {
-        let tables: Vec<String> =
-            seen.unreadable.iter().map(|(table, rows)| format!("{rows} in {table}")).collect();
-        let found = format!("no key opens {}; sealed: {}", named(&tables), named(&counts));
+        let rows: Vec<String> =
+            seen.unreadable.iter().map(|(what, rows)| format!("{rows} {what}")).collect();
+        let found = format!("no key opens {}; sealed: {}", named(&rows), named(&counts));
         let mend = "put the missing key back into encryption_keys, behind the primary one; where it is \
-                    lost, enter the secrets of the servers anew";
+                    lost, enter the secrets of the servers anew, and let people connect again";
         findings.push(Finding::fail(SECRETS, found, mend));
         return;
+    }
+    // A version that did not say may have it; `keys rotate` is stricter.
+    let said: Vec<NodeKeys> = nodes.iter().filter(|node| node.key_ids.is_some()).cloned().collect();
+    let ignorant = ring.first().map(|primary| keys::ignorant(&said, primary)).unwrap_or_default();
+    if !ignorant.is_empty() {
+        let found = format!("running without the primary key: {}", named(&ignorant));
+        let mend = "start these processes again with the keyring of this command, before \
+                    `bailiwick keys rotate`";
+        findings.push(Finding::fail(SECRETS, found, mend));
     }
     let found = if counts.is_empty() { "none".to_owned() } else { named(&counts) };
     findings.push(Finding::ok(SECRETS, found));
