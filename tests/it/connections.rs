@@ -12,7 +12,6 @@ mod pages;
 mod redirects;
 mod refreshing;
 mod refusals;
-mod secrecy;
 mod secret;
 mod two_nodes;
 mod use_of;

@@ -66,7 +66,7 @@ async fn scene() -> Scene {
     assert!(status.is_success(), "{shown}");
     let (tenant, server) = (scene.tenant.id, scene.server.as_str());
     let (owner, user) = (scene.world.owner().await, scene.root.person.id);
-    let attempt = uuid::Uuid::now_v7();
+    let (attempt, sign_in) = (uuid::Uuid::now_v7(), uuid::Uuid::now_v7());
     for (purpose, row, insert) in [
         (
             Purpose::ServerEnv,
@@ -93,6 +93,27 @@ async fn scene() -> Scene {
                      created_at, expires_at)
                  VALUES ('{tenant}', '{attempt}', '{server}', '{user}', sha256('s'), sha256('b'), 1, 1, 'i',
                      'c', 'started', $1, $2, now(), now() + interval '5 minutes')"
+            ),
+        ),
+        (
+            Purpose::CompanySecret,
+            ("", String::new()),
+            format!(
+                "INSERT INTO company_issuers (tenant_id, revision, enabled, name, issuer, client_id, sealed,
+                     key_id, scopes, adds_people, roles, local_sign_in, gateway_tokens,
+                     gateway_audiences, updated_at)
+                 VALUES ('{tenant}', 1, true, 'n', 'i', 'c', $1, $2, '{{openid}}', false, '[]', true,
+                     false, '{{}}', now())"
+            ),
+        ),
+        (
+            Purpose::CompanySignIn,
+            ("", sign_in.to_string()),
+            format!(
+                "INSERT INTO company_sign_ins (tenant_id, sign_in_id, state_digest, browser_digest,
+                     network_digest, revision, sealed, key_id, created_at, expires_at)
+                 VALUES ('{tenant}', '{sign_in}', sha256('s'), sha256('b'), sha256('n'), 1, $1, $2, now(),
+                     now() + interval '5 minutes')"
             ),
         ),
     ] {

@@ -250,7 +250,7 @@ async fn session(
         mode: ApprovalMode::AskForDangerous,
         enabled_source_ids: None,
         epoch: ctx.mint(),
-        gateway_token: None,
+        default_for: None,
         created_at: ctx.now(),
         archived_at: None,
     };

@@ -44,7 +44,7 @@ async fn everything_is_sealed_by_the_new_key_and_nothing_else_changes() {
     let before = rest(&owner).await;
     let (code, done, text) = run(world, &both(), &["rotate", "--json"]).await;
     assert_eq!(code, 0, "{text}");
-    assert_eq!((&done["resealed"], &done["complete"]), (&json!(7), &json!(true)), "{done}");
+    assert_eq!((&done["resealed"], &done["complete"]), (&json!(9), &json!(true)), "{done}");
     assert_eq!(done["removable"], json!([id(ENCRYPTION_KEY)]));
     assert_eq!(rest(&owner).await, before);
     let (_, status, _) = run(world, NEW_KEY, &["status", "--json"]).await;

@@ -77,11 +77,11 @@ pub(super) async fn handle(
     let method = received.rpc.clone().unwrap_or_default();
 
     let gate = lock(&state.gate).clone();
-    if let Some(gate) = &gate {
-        let name = Gate::name(&received.path, &received.headers, received.rpc.as_deref());
-        if name != "call" {
-            gate.pass(name, Moment::Received).await;
-        }
+    let name = Gate::name(&received.path, &received.headers, received.rpc.as_deref());
+    if let Some(gate) = &gate
+        && name != "call"
+    {
+        gate.pass(name, Moment::Received).await;
     }
     if let Some(gate) = gate.as_ref().filter(|gate| !gate.passes(&method)) {
         let tool = received.tool.as_deref();
