@@ -66,7 +66,7 @@ async fn scene() -> Scene {
     assert!(status.is_success(), "{shown}");
     let (tenant, server) = (scene.tenant.id, scene.server.as_str());
     let (owner, user) = (scene.world.owner().await, scene.root.person.id);
-    let attempt = uuid::Uuid::now_v7();
+    let attempt: uuid::Uuid = scene.world.ctx.mint();
     for (purpose, row, insert) in [
         (
             Purpose::ServerEnv,
