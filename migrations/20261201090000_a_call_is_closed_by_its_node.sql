@@ -1,4 +1,5 @@
--- A node that was wrongly thought dead does not close a call that another one took up.
+-- A node that was wrongly thought dead does not close a call that another one took up, nor the reaper one
+-- that its client just came back to.
 
 DROP FUNCTION close_call(uuid, uuid, text, uuid, uuid, text, text, text, boolean, bigint, bigint, boolean, jsonb, jsonb, uuid, bytea, bytea, bytea, bytea, timestamptz, bytea, jsonb);
 
@@ -7,7 +8,7 @@ CREATE FUNCTION close_call(
     p_status text, p_error_code text, p_error_message text, p_retryable boolean, p_queue_wait_ms bigint,
     p_duration_ms bigint, p_cache_hit boolean, p_attempts jsonb, p_warnings jsonb, p_authorization uuid,
     p_raw_sha256 bytea, p_raw_body bytea, p_result_sha256 bytea, p_result_body bytea,
-    p_at timestamptz, p_leaf bytea, p_event jsonb, p_node uuid)
+    p_at timestamptz, p_leaf bytea, p_event jsonb, p_node uuid, p_parked boolean)
 RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -16,7 +17,7 @@ BEGIN
     SET state = 'ended', ended_at = p_at, raw_sha256 = coalesce(p_raw_sha256, raw_sha256),
         result_sha256 = coalesce(p_result_sha256, result_sha256)
     WHERE tenant_id = p_tenant AND execution_id = p_execution AND call_id = p_call_id
-      AND state <> 'ended' AND node_id = p_node;
+      AND state <> 'ended' AND node_id = p_node AND (p_parked IS NULL OR parked = p_parked);
     IF NOT FOUND THEN
         RETURN false;
     END IF;

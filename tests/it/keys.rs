@@ -66,7 +66,8 @@ async fn scene() -> Scene {
     assert!(status.is_success(), "{shown}");
     let (tenant, server) = (scene.tenant.id, scene.server.as_str());
     let (owner, user) = (scene.world.owner().await, scene.root.person.id);
-    let (attempt, sign_in) = (uuid::Uuid::now_v7(), uuid::Uuid::now_v7());
+    let (attempt, sign_in): (uuid::Uuid, uuid::Uuid) =
+        (scene.world.ctx.mint(), scene.world.ctx.mint());
     for (purpose, row, insert) in [
         (
             Purpose::ServerEnv,

@@ -8,15 +8,19 @@ mod waiting;
 
 use std::time::Duration;
 
-use app::permissions::{NewQuestion, Resolution};
+use app::{
+    Ctx,
+    permissions::{NewQuestion, Resolution},
+};
 use domain::{
     Role,
-    ids::{PermissionRequestId, SessionId},
+    ids::{ExecutionId, PermissionRequestId, SessionId, TenantId},
 };
 use http::Method;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sqlx::{PgPool, postgres::PgPoolOptions};
+use store::calls::CallName;
 use tests::{
     questions,
     world::{Person, World},
@@ -97,17 +101,19 @@ impl Desk {
 
     /// Waits as the broker does, in a task of its own, for as long as a test may take.
     fn waiter(&self, id: PermissionRequestId) -> JoinHandle<Resolution> {
-        let (ctx, tenant) = (self.world.ctx.clone(), self.ann.tenant.id);
+        let (ctx, owner_url) = (self.world.ctx.clone(), self.world.database.owner_url.clone());
         let deadline = Instant::now() + Duration::from_secs(30);
-        tokio::spawn(
-            async move { app::permissions::wait(&ctx, tenant, id, deadline).await.unwrap() },
-        )
+        tokio::spawn(async move {
+            let call = call_of(&ctx, &owner_url, id).await;
+            app::permissions::wait(&ctx, &call, id, deadline).await.unwrap()
+        })
     }
 
     /// Looks once.
     async fn look(&self, id: PermissionRequestId) -> Resolution {
-        let tenant = self.ann.tenant.id;
-        app::permissions::wait(&self.world.ctx, tenant, id, Instant::now()).await.unwrap()
+        let ctx = &self.world.ctx;
+        let call = call_of(ctx, &self.world.database.owner_url, id).await;
+        app::permissions::wait(ctx, &call, id, Instant::now()).await.unwrap()
     }
 
     /// Sees and locks everything of the database.
@@ -127,6 +133,32 @@ impl Desk {
         .await
         .unwrap();
     }
+}
+
+/// The call of a question, which this node holds.
+async fn call_of(ctx: &Ctx, owner_url: &str, id: PermissionRequestId) -> CallName {
+    let owner = PgPoolOptions::new().max_connections(1).connect(owner_url).await.unwrap();
+    sqlx::query(
+        "INSERT INTO tool_calls (tenant_id, execution_id, call_id, invocation_id, session_id, node_id, state,
+                                 created_at)
+         SELECT tenant_id, execution_id, tool_call_id, gen_random_uuid(), session_id, $2, 'waiting', now()
+         FROM permission_requests WHERE permission_request_id = $1 ON CONFLICT DO NOTHING",
+    )
+    .bind(id.0)
+    .bind(ctx.node.0)
+    .execute(&owner)
+    .await
+    .unwrap();
+    let (tenant, execution, call_id): (uuid::Uuid, uuid::Uuid, String) = sqlx::query_as(
+        "SELECT tenant_id, execution_id, tool_call_id FROM permission_requests
+         WHERE permission_request_id = $1",
+    )
+    .bind(id.0)
+    .fetch_one(&owner)
+    .await
+    .unwrap();
+    owner.close().await;
+    CallName { tenant: TenantId(tenant), execution: ExecutionId(execution), call_id }
 }
 
 fn allowed(resolution: Resolution) -> bool {

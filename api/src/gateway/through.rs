@@ -110,7 +110,10 @@ fn asker<'a>(scene: &'a Scene, source: &'a Source, wish: &Wish) -> Asker<'a> {
 async fn hold(scene: &Scene, source: &Source, own: &OwnSession) {
     if let Some(surplus) = scene.memory.holders.used(&scene.caller, own) {
         scene.memory.ended.end(surplus.id);
-        app::through::end(&scene.api.ctx, source, &surplus).await;
+        // One of an earlier configuration has nothing to say to whatever stands there now.
+        if source.check_own(&surplus).is_ok() {
+            app::through::end(&scene.api.ctx, source, &surplus).await;
+        }
     }
 }
 

@@ -120,7 +120,9 @@ async fn call(
         return Err(Error::new(Code::Limited, "this node holds as many calls as it can"));
     }
     let context = resolve::context(ctx, caller, &request).await?;
-    let mut record = match request.asking.resume() {
+    // What only went wrong this time takes no call up: its client comes back with the same state.
+    let passing = refused.as_ref().is_some_and(Error::retryable);
+    let mut record = match request.asking.resume().filter(|_| !passing) {
         None => record::Record::new(ctx, caller, &request),
         Some(resume) => match resume::take_up(ctx, caller, &request, resume).await {
             Ok(record) => record,

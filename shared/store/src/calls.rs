@@ -320,6 +320,22 @@ pub async fn set_queued(
     Ok(done.rows_affected() == 1)
 }
 
+/// Whether a live call is this node's; until commit it stays so.
+pub async fn is_held(tx: &mut Tx, name: &CallName, node: NodeId) -> Result<bool, StoreError> {
+    let held = sqlx::query_scalar!(
+        "SELECT invocation_id FROM tool_calls
+         WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND node_id = $4
+           AND state <> 'ended' FOR SHARE",
+        tx.tenant().0,
+        name.execution.0,
+        name.call_id,
+        node.0,
+    )
+    .fetch_optional(tx.conn())
+    .await?;
+    Ok(held.is_some())
+}
+
 /// The large result of a call is stored: should this node die now, the reaper closes the call as
 /// succeeded.
 pub async fn note_stored(
@@ -368,6 +384,8 @@ pub struct Closing<'a> {
     pub event: &'a Value,
     /// Whose call it is.
     pub node: NodeId,
+    /// Whether its client had left it when that was looked at; `None`: whether or not.
+    pub parked: Option<bool>,
 }
 
 /// Closes a call. False: it was closed before or is another node's by now, and nothing was changed.
@@ -386,7 +404,7 @@ async fn closed(
 ) -> Result<bool, StoreError> {
     let closed = sqlx::query_scalar!(
         r#"SELECT close_call($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-            $17, $18, $19, $20, $21, $22, $23) AS "closed!""#,
+            $17, $18, $19, $20, $21, $22, $23, $24) AS "closed!""#,
         call.name.tenant.0,
         call.name.execution.0,
         call.name.call_id,
@@ -410,6 +428,7 @@ async fn closed(
         call.leaf.as_bytes(),
         call.event,
         call.node.0,
+        call.parked,
     )
     .fetch_one(executor)
     .await?;

@@ -49,7 +49,7 @@ async fn everything_is_sealed_by_the_new_key_and_nothing_else_changes() {
     assert_eq!(rest(&owner).await, before);
     let (_, status, _) = run(world, NEW_KEY, &["status", "--json"]).await;
     assert_eq!(status.as_array().unwrap().len(), 1, "{status}");
-    assert_eq!(count(&status, &id(NEW_KEY)), 7);
+    assert_eq!(count(&status, &id(NEW_KEY)), 9);
     let events: Vec<Value> =
         sqlx::query_scalar("SELECT details FROM audit_events WHERE action = 'key.rotated'")
             .fetch_all(&owner)
@@ -101,7 +101,7 @@ async fn what_no_key_opens_is_counted_by_its_kind_and_left_as_it_is() {
     let after: String = sqlx::query_scalar(look).fetch_one(&owner).await.unwrap();
     assert_eq!(after, before);
     let (_, status, _) = run(world, &both(), &["status", "--json"]).await;
-    assert_eq!(count(&status, &id(NEW_KEY)), 5, "{status}");
+    assert_eq!(count(&status, &id(NEW_KEY)), 7, "{status}");
 
     // Without any key at all, and with a wrong one alone.
     for (ring, words) in [("", "no encryption key is configured"), (NEW_KEY, "no key opens")] {

@@ -92,6 +92,7 @@ async fn started(ctx: &Ctx, record: &Record, resolved: &Resolved) -> Result<Read
 pub(super) fn taken_away() -> Error {
     Error::new(
         Code::Interrupted,
-        "the call was closed while this node was out of touch with the database",
+        "the call was closed, or taken up by another node, while this node was out of touch with the \
+         database",
     )
 }

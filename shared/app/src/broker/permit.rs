@@ -124,7 +124,16 @@ async fn ask(
     let id = match attached {
         Some(Attached::Pending(id)) => id,
         Some(Attached::Decided(resolution)) => {
-            return follow(ctx, record, resolution).await.map(Permitted::Now);
+            if let Resolution::Allowed { authorization, .. } = resolution {
+                let mut tx = ctx.begin(record.tenant()).await?;
+                let (name, by) = (record.name(), Some(authorization));
+                let live = store::calls::set_queued(&mut tx, name, ctx.node, by).await?;
+                tx.commit().await?;
+                if !live {
+                    return Err(super::admit::taken_away());
+                }
+            }
+            return follow(ctx, record, resolution).map(Permitted::Now);
         }
         None => permissions::ask(ctx, caller.tenant, &question).await?,
     };
@@ -160,7 +169,7 @@ async fn answered(
     };
     let deadline = Instant::now() + hold;
     let waited = tokio::select! {
-        resolution = permissions::wait(ctx, caller.tenant, id, deadline) => {
+        resolution = permissions::wait(ctx, record.name(), id, deadline) => {
             Waited::Resolved(resolution?)
         }
         () = ends.cancel.cancelled() => Waited::Cancelled,
@@ -193,22 +202,19 @@ async fn answered(
             if let Resolution::TimedOut = resolution {
                 permissions::detach(ctx, caller.tenant, id).await?;
             }
-            follow(ctx, record, resolution).await.map(Permitted::Now)
+            follow(ctx, record, resolution).map(Permitted::Now)
         }
     }
 }
 
-async fn follow(ctx: &Ctx, record: &mut Record, resolution: Resolution) -> Result<Permit, Error> {
+/// What a resolution means for a call that goes on by it.
+fn follow(ctx: &Ctx, record: &mut Record, resolution: Resolution) -> Result<Permit, Error> {
     match resolution {
         Resolution::Allowed { authorization, .. } => {
             record.authorization = Some(authorization);
-            let mut tx = ctx.begin(record.tenant()).await?;
-            let live =
-                store::calls::set_queued(&mut tx, record.name(), ctx.node, Some(authorization))
-                    .await?;
-            tx.commit().await?;
-            if live { Ok(Permit::Decided) } else { Err(interrupted()) }
+            Ok(Permit::Decided)
         }
+        Resolution::Taken => Err(super::admit::taken_away()),
         Resolution::Denied { authorization, .. } => {
             record.authorization = Some(authorization);
             Err(Error::new(Code::PermissionDenied, "denied by the person this acts for")

@@ -17,8 +17,16 @@ pub async fn reap(ctx: &Ctx, most: i32) -> Result<usize, Error> {
     let names = store::calls::orphan_names(&ctx.db, ctx.now(), most).await?;
     let mut reaped = 0;
     for name in names {
-        if reap_one(ctx, &name).await? {
-            reaped += 1;
+        match reap_one(ctx, &name).await {
+            Ok(closed) => reaped += usize::from(closed),
+            Err(error) if error.code == Code::Unavailable => return Err(error),
+            // One row that cannot be closed must not keep all the others open.
+            Err(error) => tracing::error!(
+                tenant = %name.tenant,
+                execution = %name.execution,
+                error = &error as &dyn std::error::Error,
+                "a call that nobody will end could not be closed"
+            ),
         }
     }
     Ok(reaped)
@@ -109,6 +117,7 @@ async fn reap_one(ctx: &Ctx, name: &CallName) -> Result<bool, Error> {
                 "errorCode": code,
             }),
             node: orphan.node,
+            parked: Some(orphan.parked),
         },
     )
     .await?;

@@ -69,10 +69,13 @@ pub(super) async fn judge(
     Ok(answer)
 }
 
-/// Bytes first, then the note by which the reaper knows that the call succeeded.
+/// Bytes first, then the note by which the reaper knows that the call succeeded: none of a tool's error.
 async fn store_large(ctx: &Ctx, record: &Record, answer: &Answer) -> Result<(), Error> {
     crate::cas::put(ctx, record.tenant(), &answer.raw).await?;
     crate::cas::put(ctx, record.tenant(), &answer.result).await?;
+    if answer.is_error {
+        return Ok(());
+    }
     let mut tx = ctx.begin(record.tenant()).await?;
     let (raw, result) = (answer.raw_digest, answer.result_digest);
     store::calls::note_stored(&mut tx, record.name(), raw, result).await?;

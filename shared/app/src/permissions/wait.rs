@@ -2,10 +2,11 @@
 
 use domain::{
     Code, Error, Timestamp,
-    ids::{AuthorizationId, PermissionRequestId, TenantId},
+    ids::{AuthorizationId, PermissionRequestId},
     limits,
     permission::{AuthorizationSource, RequestState, Settled},
 };
+use store::calls::CallName;
 use tokio::time::{Instant, sleep};
 
 use crate::{Ctx, signals::Hint};
@@ -25,6 +26,8 @@ pub enum Resolution {
     Cancelled,
     /// Nobody answered in time; the question is as it was.
     TimedOut,
+    /// The call is another node's by now, and the answer with it.
+    Taken,
 }
 
 impl From<Settled> for Resolution {
@@ -37,11 +40,12 @@ impl From<Settled> for Resolution {
     }
 }
 
-/// Waits until the question is answered (the answer is spent with that), cancelled, or `deadline`
-/// comes. Goes on through an outage of the database.
+/// Waits until the question of `call` is answered, cancelled, or `deadline` comes. The answer is spent, and
+/// the call goes on by it, in one transaction: nobody has the answer who does not have the call. Goes on
+/// through an outage of the database.
 pub async fn wait(
     ctx: &Ctx,
-    tenant: TenantId,
+    call: &CallName,
     id: PermissionRequestId,
     deadline: Instant,
 ) -> Result<Resolution, Error> {
@@ -51,7 +55,7 @@ pub async fn wait(
     loop {
         // Also once after the deadline: an answer of the last moment counts.
         let over = Instant::now() >= deadline;
-        match pickup.look(ctx, tenant).await {
+        match pickup.look(ctx, call).await {
             Ok(Some(resolution)) => return Ok(resolution),
             Ok(None) => {}
             Err(error) if error.code == Code::Unavailable => {}
@@ -75,8 +79,8 @@ struct Pickup {
 }
 
 impl Pickup {
-    async fn look(&mut self, ctx: &Ctx, tenant: TenantId) -> Result<Option<Resolution>, Error> {
-        let mut tx = ctx.begin(tenant).await?;
+    async fn look(&mut self, ctx: &Ctx, call: &CallName) -> Result<Option<Resolution>, Error> {
+        let mut tx = ctx.begin(call.tenant).await?;
         let look = store::requests::look(&mut tx, self.id).await?;
         let Some(look) = look else { return Ok(Some(Resolution::Cancelled)) };
         let settled = match (look.state, look.settled) {
@@ -91,6 +95,16 @@ impl Pickup {
         let now = ctx.now();
         if !store::requests::spend(&mut tx, self.id, now).await? {
             return Ok(Some(Resolution::Cancelled));
+        }
+        let live = if settled.source.allows() {
+            let authorization = Some(settled.authorization);
+            store::calls::set_queued(&mut tx, call, ctx.node, authorization).await?
+        } else {
+            store::calls::is_held(&mut tx, call, ctx.node).await?
+        };
+        if !live {
+            // Not committed: the answer stays for whoever has the call.
+            return Ok(Some(Resolution::Taken));
         }
         self.wrote = Some(now);
         tx.commit().await?;

@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use coordination::{Entry, Group, Queue, Slot};
 use domain::{
-    Caller, Code, Error, Scope,
+    Caller, Code, Error, Role, Scope,
     json::Sha256Digest,
     limits,
     server::{Contact, ServerStatus, Transport},
@@ -211,6 +211,8 @@ async fn confirm(
         let words = "this server was imported: look at what a test contacts, and confirm it";
         return asked(Code::Conflict, words);
     };
+    // Whoever may look without configuring agrees to nothing.
+    caller.require_role(Role::Superadmin)?;
     caller.require_scope(Scope::Approve)?;
     if seen != config_revision {
         let words = "what a test contacts is not what was confirmed: look at it again";

@@ -250,6 +250,14 @@ impl Channel {
     }
 
     /// Nothing can be sent any more.
+    /// Whether no more requests begin here, though those under way go on.
+    pub(super) fn must_go(&self) -> bool {
+        match self {
+            Self::Http(_) => false,
+            Self::Duplex(duplex) => duplex.must_go(),
+        }
+    }
+
     pub(super) fn is_broken(&self) -> bool {
         match self {
             Self::Http(_) => false,

@@ -169,8 +169,11 @@ impl Client {
         self.own
     }
 
+    /// Whether the next one who needs it needs another: also a shared one whose program gives way to
+    /// another's, in which what is under way goes on.
     pub(super) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Relaxed) || self.channel.is_broken()
+        let gives_way = !self.own && self.channel.must_go();
+        self.dead.load(Ordering::Relaxed) || self.channel.is_broken() || gives_way
     }
 
     /// It leaves the pool: who listens to it hears no more.

@@ -204,6 +204,14 @@ impl Duplex {
         self.table.has_ended() || !written_to
     }
 
+    /// Whether no more requests begin here, though those under way go on.
+    pub(super) fn must_go(&self) -> bool {
+        match &self.pipe {
+            Pipe::Child { life, .. } => life.must_go(),
+            Pipe::Sse { .. } => false,
+        }
+    }
+
     /// What the server says outside of any request; a later listener of an own duplex takes the
     /// place of the one before. Ends with the pipe.
     pub(super) fn listen(&self) -> mpsc::Receiver<FromServer> {

@@ -55,6 +55,11 @@ impl Life {
         self.uses.begin()
     }
 
+    /// Whether nothing more begins in it.
+    pub(crate) fn must_go(&self) -> bool {
+        self.uses.must_go()
+    }
+
     /// Asks the program to end. Whoever holds its standard input closes it.
     pub(crate) fn stop(&self) {
         self.watch.stop();

@@ -83,6 +83,22 @@ pub(super) struct Uses {
 #[derive(Debug)]
 pub(crate) struct Work(Uses);
 
+/// A program was asked to go for somebody who waits. Dropped, nobody waits for its place any more, and it may
+/// stay where it is still there.
+#[derive(Debug)]
+struct SentAway {
+    id: u64,
+    pool: Arc<Pool>,
+}
+
+impl Drop for SentAway {
+    fn drop(&mut self) {
+        if let Some(taker) = self.pool.taken().places.get_mut(&self.id) {
+            taker.leaving = false;
+        }
+    }
+}
+
 /// What there is for one more program.
 #[derive(Debug, PartialEq, Eq)]
 enum Room {
@@ -118,7 +134,8 @@ impl Places {
     }
 
     async fn wait_for(&self, holder: Holder) -> Result<(Place, Work), Error> {
-        let mut sent_away = false;
+        // Outside of the lock: it is taken when this is dropped.
+        let mut sent_away: Option<SentAway> = None;
         loop {
             let freed = self.0.freed.notified();
             tokio::pin!(freed);
@@ -133,14 +150,14 @@ impl Places {
                         // There may be more that is in the way.
                         continue;
                     }
-                    Room::Later(id) if !sent_away => {
-                        sent_away = true;
+                    Room::Later(id) if sent_away.is_none() => {
                         if let Some(taker) = taken.places.get_mut(&id) {
                             taker.leaving = true;
                         }
+                        sent_away = Some(SentAway { id, pool: Arc::clone(&self.0) });
                     }
                     Room::Later(_) => {}
-                    Room::Nothing if sent_away => {}
+                    Room::Nothing if sent_away.is_some() => {}
                     Room::Nothing => return Err(full(holder)),
                 }
             }
@@ -181,6 +198,11 @@ impl Drop for Place {
 }
 
 impl Uses {
+    /// Whether nothing more begins in the program: it has to go, or is gone.
+    pub(super) fn must_go(&self) -> bool {
+        self.pool.taken().places.get(&self.id).is_none_or(|taker| taker.leaving)
+    }
+
     /// Notes that something begins. `None`: the program has to go, or is gone.
     pub(super) fn begin(&self) -> Option<Work> {
         let mut all = self.pool.taken();

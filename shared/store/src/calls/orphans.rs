@@ -23,6 +23,7 @@ pub struct Orphan {
     pub raw: Option<Sha256Digest>,
     pub result: Option<Sha256Digest>,
     pub created_at: Timestamp,
+    pub parked: bool,
     /// Its client could come back to it, and did not in time.
     pub left: bool,
     /// Of the rounds before it was left.
@@ -56,7 +57,7 @@ pub async fn orphan(
     at: Timestamp,
 ) -> Result<Option<Orphan>, StoreError> {
     let row = sqlx::query!(
-        r#"SELECT invocation_id, node_id, session_id, authorization_id, sent_at, raw_sha256, result_sha256,
+        r#"SELECT invocation_id, node_id, parked, session_id, authorization_id, sent_at, raw_sha256, result_sha256,
                   created_at, attempts, (parked OR state = 'waiting') AND resumable_until IS NOT NULL AS "left!"
          FROM tool_calls c
          WHERE tenant_id = $1 AND execution_id = $2 AND call_id = $3 AND state <> 'ended'
@@ -75,6 +76,7 @@ pub async fn orphan(
         name: name.clone(),
         invocation: InvocationId(row.invocation_id),
         node: NodeId(row.node_id),
+        parked: row.parked,
         session: SessionId(row.session_id),
         authorization: row.authorization_id.map(AuthorizationId),
         sent_at: row.sent_at,

@@ -313,6 +313,7 @@ impl OwnedClosing {
             leaf: self.leaf,
             event: &self.event,
             node: self.node,
+            parked: None,
         }
     }
 }
