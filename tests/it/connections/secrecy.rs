@@ -105,8 +105,11 @@ async fn what_a_provider_gave_stands_nowhere_but_sealed() {
     answers.push(format!("{:?}", scene.call(&ann, "whoami", "{}").await.outcome.unwrap_err()));
     scene.peer.set(|door| door.reject_next = 100);
     answers.push(format!("{:?}", scene.call(&scene.root, "add", "{}").await.outcome.unwrap_err()));
-    for path in ["/api/mcp/connections", "/api/mcp/servers", "/api/events", "/api/audit"] {
-        answers.push(scene.world.get(&scene.root.token, path).await.1.to_string());
+    let calls = format!("/api/sessions/{}/mcp/invocations", scene.root.session.unwrap());
+    for path in ["/api/mcp/connections", "/api/mcp/servers", "/api/sessions", calls.as_str()] {
+        let (status, answer) = scene.world.get(&scene.root.token, path).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {answer}");
+        answers.push(answer.to_string());
     }
     answers.push(scene.connection(&ann).await.to_string());
     answers.push(format!("{:?}", scene.world.ctx.vault));
