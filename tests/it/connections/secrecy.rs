@@ -107,8 +107,8 @@ async fn what_a_provider_gave_stands_nowhere_but_sealed() {
     answers.push(format!("{:?}", scene.call(&scene.root, "add", "{}").await.outcome.unwrap_err()));
     let calls = format!("/api/sessions/{}/mcp/invocations", scene.root.session.unwrap());
     for path in ["/api/mcp/connections", "/api/mcp/servers", "/api/sessions", calls.as_str()] {
-        let (status, answer) = scene.world.get(&scene.root.token, path).await;
-        assert_eq!(status, StatusCode::OK, "{path}: {answer}");
+        let (code, answer) = scene.world.get(&scene.root.token, path).await;
+        assert_eq!(code, StatusCode::OK, "{path}: {answer}");
         answers.push(answer.to_string());
     }
     answers.push(scene.connection(&ann).await.to_string());
