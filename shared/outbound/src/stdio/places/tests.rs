@@ -146,6 +146,8 @@ async fn whoever_has_less_waits_for_what_is_at_work_to_end() {
     assert!(two.iter().chain(&one).all(|(place, _)| !place.end.is_cancelled()));
     let none = places.take(own(1, 4)).await.unwrap_err();
     assert_eq!(none.code, Code::RateLimitQueueFull, "nothing ends in time");
+    let free = |(place, _): &(Place, Work)| !place.uses().must_go();
+    assert!(two.iter().chain(&one).all(free), "whoever was asked to go for somebody may stay now");
 }
 
 #[tokio::test]
