@@ -6,12 +6,16 @@ export class House {
   #service;
   #upstream;
   #protected;
+  #issuer;
   #data;
+  /** Of the settings of company sign-in. */
+  #revision;
 
-  constructor(service, upstream, protectedPeer, data) {
+  constructor(service, upstream, protectedPeer, issuer, data) {
     this.#service = service;
     this.#upstream = upstream;
     this.#protected = protectedPeer;
+    this.#issuer = issuer;
     this.#data = data;
   }
 
@@ -22,7 +26,10 @@ export class House {
   /** Another person of the tenant. */
   other = { email: "bob@acme.test", password: "a password of bob's" };
 
-  /** Servers in several states, and a question that was decided. */
+  /** Who signs in at the company's issuer: always the same person. */
+  ann = { email: "ann@acme.test", subject: "ann-at-acme" };
+
+  /** Servers in several states, company sign-in, and a question that was decided. */
   async prepare() {
     const demo = await this.#server("Demo", this.#upstream, {
       description: "Small tools to try things with: greetings, sums, dice, and one that would delete everything.",
@@ -38,10 +45,25 @@ export class House {
     await this.#server("Notes", this.#protected, { authMode: "bearer", slug: "notes" });
     await this.#api("POST", "/api/users", { email: this.other.email, role: "member", password: this.other.password });
     await this.#api("PATCH", "/api/tenant", { enabledSourceIds: [demo] });
+    await this.company({});
     const call = this.call("mcp__demo__add", { a: 2, b: 40 });
     this.decided = await this.question();
     await this.decide(this.decided, "allow_once");
     await call;
+  }
+
+  /** People sign in at their company; its issuer asks them who they are. */
+  async company(changes) {
+    const form = {
+      enabled: true,
+      name: "Acme",
+      issuer: this.#issuer,
+      clientId: "bailiwick",
+      clientSecret: "secret of the company's client",
+      revision: this.#revision,
+      ...changes,
+    };
+    this.#revision = (await this.#api("PUT", "/api/tenant/company-sign-in", form)).revision;
   }
 
   /** Calls a tool at the gateway, and waits for the whole answer. */

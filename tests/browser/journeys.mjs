@@ -9,11 +9,11 @@ import { chromium } from "playwright-core";
 
 import { House } from "./house.mjs";
 
-const { CHROMIUM, SERVICE, UPSTREAM, PROTECTED, PROVIDER, DATA, SCREENSHOTS } = process.env;
+const { CHROMIUM, SERVICE, UPSTREAM, PROTECTED, PROVIDER, ISSUER, DATA, SCREENSHOTS } = process.env;
 /** The journeys that are walked. */
 const WALKED = new RegExp(process.env.JOURNEYS ?? "");
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const house = new House(SERVICE, UPSTREAM, PROTECTED, DATA);
+const house = new House(SERVICE, UPSTREAM, PROTECTED, ISSUER, DATA);
 
 const browser = await chromium.launch({
   executablePath: CHROMIUM,
@@ -26,8 +26,9 @@ async function visitor(options = {}) {
   return tab(context);
 }
 
-/** The one other site that people go to: the page of the provider that asks them. */
+/** The other sites that people go to: pages of a provider, or of the company's issuer, that ask them. */
 function isProvider(url) {
+  if (url.startsWith(`${ISSUER}/authorize?`)) return true;
   return PROVIDER ? url.startsWith(PROVIDER) : /^http:\/\/127\.0\.0\.1:\d+\/authorize\?/.test(url);
 }
 
@@ -126,6 +127,34 @@ async function disconnect(page) {
   await page.getByLabel("Also revoke it at the provider: Calendar").check();
   await page.getByRole("button", { name: of("Disconnect", "Calendar") }).click();
   await page.getByRole("status").getByText("its provider revoked the grant").waitFor();
+}
+
+/** From our page to that of the company's issuer. */
+async function goToCompany(page, link) {
+  await tabTo(page, link);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Sign in at Acme" }).waitFor();
+}
+
+/** The company's account becomes one of whoever is signed in. */
+async function link(page, eachStep = async () => {}) {
+  await page.goto("/me/password");
+  await tabTo(page, "Link your company account");
+  await page.keyboard.press("Enter");
+  const onward = page.getByRole("link", { name: /^Continue to 127\.0\.0\.1:/ });
+  await onward.waitFor();
+  await eachStep("company-leave");
+  await goToCompany(page, (await onward.textContent()).trim());
+  await allow(page);
+  await page.getByRole("status").getByText("Your company account is linked.").waitFor();
+  await eachStep("password-linked");
+}
+
+async function unlink(page) {
+  await page.goto("/me/password");
+  await tabTo(page, "Unlink");
+  await page.keyboard.press("Enter");
+  await page.getByRole("status").getByText("Your company account is not linked any more.").waitFor();
 }
 
 await house.prepare();
@@ -308,6 +337,24 @@ await journey("confirm without scripts", async () => {
   await page.context().close();
 });
 
+await journey("link the company account", async (page) => {
+  await signIn(page);
+  await link(page);
+  // Linked, it is the way in, also where passwords are none.
+  await house.company({ localSignIn: false });
+  const second = await visitor();
+  await second.goto("/me/password");
+  assert.equal(await second.getByLabel("Password").count(), 0);
+  await goToCompany(second, "Sign in with Acme");
+  await allow(second);
+  await second.waitForURL("**/me/password");
+  await second.getByText("admin@localhost").first().waitFor();
+  assert.deepEqual(second.faults, []);
+  await second.context().close();
+  await house.company({});
+  await unlink(page);
+});
+
 /** Every page at every width and in both lights: readable, nothing cut off; and a picture where wanted. */
 await journey("every page in every form", async () => {
   const waiting = house.call("mcp__demo__greet", {
@@ -348,11 +395,48 @@ await journey("every page in every form", async () => {
     await look(page, "connections-pending", width, light);
     await page.getByRole("button", { name: of("Cancel it", "Calendar") }).click();
     await page.getByRole("status").waitFor();
+    await link(page, (name) => look(page, name, width, light));
+    await house.company({ localSignIn: false });
+    await page.context().clearCookies({ name: "blw-session" });
+    await page.goto("/t/default/sign-in");
+    await look(page, "sign-in-company-only", width, light);
+    await house.company({});
+    await signIn(page);
+    await unlink(page);
+    await page.goto("/t/default/oidc/start");
+    await allow(page);
+    await page.getByText(house.ann.subject).waitFor();
+    await look(page, "company-not-signed-in", width, light);
     assert.deepEqual(page.faults, []);
     await page.context().close();
   }
   await house.decide(question, "deny");
   await waiting;
+});
+
+await journey("company sign-in, and deny", async (page) => {
+  await page.goto("/t/default/sign-in");
+  await goToCompany(page, "Sign in with Acme");
+  await page.locator("#deny").click();
+  await page.getByText("it was not allowed").waitFor();
+  await page.getByRole("link", { name: "Back to signing in" }).click();
+  await page.waitForURL("**/t/default/sign-in");
+  const cookies = await page.context().cookies(SERVICE);
+  assert.deepEqual(cookies, [], "nobody is signed in, and nothing is left of the attempt");
+});
+
+// After this the account is ann's, and can be linked to nobody else.
+await journey("company sign-in", async (page) => {
+  await house.company({ addsPeople: true });
+  await page.goto("/questions");
+  await goToCompany(page, "Sign in with Acme");
+  await allow(page);
+  await page.waitForURL("**/questions");
+  await page.getByText(house.ann.email).first().waitFor();
+  assert.ok(!page.url().includes("code"), "the code is out of the address bar");
+  await tabTo(page, "Sign out");
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/t/default/sign-in");
 });
 
 async function look(page, name, width, light) {

@@ -72,7 +72,9 @@ if [ -z "${PROTECTED:-}" ]; then
     start protected-peer
     PROTECTED=$url PROVIDER=
 fi
+start company-issuer
+issuer=$url
 BAILIWICK_EGRESS_ALLOW=127.0.0.1,localhost start bailiwick up --data-dir "$work/data" --listen 127.0.0.1:0
 
-CHROMIUM=$CHROMIUM SERVICE=$url UPSTREAM=$upstream PROTECTED=$PROTECTED PROVIDER=${PROVIDER:-} DATA=$work/data \
-    SCREENSHOTS=${SCREENSHOTS:-} JOURNEYS=${JOURNEYS:-} "$node" "$here/journeys.mjs"
+CHROMIUM=$CHROMIUM SERVICE=$url UPSTREAM=$upstream PROTECTED=$PROTECTED PROVIDER=${PROVIDER:-} ISSUER=$issuer \
+    DATA=$work/data SCREENSHOTS=${SCREENSHOTS:-} JOURNEYS=${JOURNEYS:-} "$node" "$here/journeys.mjs"

@@ -162,6 +162,7 @@ fn told(tenant: &str, refusal: Refusal) -> Response {
         Refusal::Denied => (words.company_denied, None),
         Refusal::Failed => (words.company_failed, None),
         Refusal::NotAPerson { subject } => (words.company_not_a_person, Some(shown(&subject))),
+        Refusal::OtherCompany => (words.company_other, None),
         Refusal::Disabled => (words.company_disabled, None),
         Refusal::LinkedElsewhere => (words.company_linked_elsewhere, None),
     };

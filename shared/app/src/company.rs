@@ -64,7 +64,9 @@ pub async fn put(ctx: &Ctx, caller: &Caller, form: CompanyIssuerForm) -> Result<
     caller.require_role(Role::Superadmin)?;
     users::can_decide(caller)?;
     let mut tx = ctx.begin(caller.tenant).await?;
-    // The tenant first: there may be no settings to lock yet.
+    // Superadmins before settings, as everybody takes them; and the tenant: there may be no settings to lock
+    // yet.
+    store::users::lock_superadmins(&mut tx).await?;
     store::tenants::lock(&mut tx).await?.ok_or_else(|| Error::not_found("tenant"))?;
     let known = store::company::lock_settings(&mut tx).await?;
     let revision = known.as_ref().map(|known| known.revision);
@@ -156,9 +158,9 @@ pub async fn test(ctx: &Ctx, caller: &Caller) -> Result<Result<(), Error>, Error
 }
 
 /// Refuses (`CONFLICT`) what would leave no superadmin who gets in: passwords are off, and no active one has
-/// a company account. In the transaction of the change, after it.
+/// a company account. In the transaction of the change, after it, and after superadmins were locked.
 pub(crate) async fn somebody_gets_in(tx: &mut Tx) -> Result<(), Error> {
-    let Some(settings) = store::company::settings(tx).await? else { return Ok(()) };
+    let Some(settings) = store::company::lock_settings(tx).await? else { return Ok(()) };
     let issuer = &settings.issuer;
     if issuer.local_sign_in || store::company::superadmins(tx, &issuer.issuer, None).await? > 0 {
         return Ok(());
@@ -173,6 +175,12 @@ async fn found(ctx: &Ctx, slug: &str) -> Result<Option<TenantId>, Error> {
         return Ok(None);
     }
     Ok(store::tenants::find(&ctx.db, slug).await?.map(|tenant| tenant.id))
+}
+
+/// Whether the settings are still those that a sign-in began under; until commit they stay so.
+async fn still_the_same(tx: &mut Tx, settings: &Settings) -> Result<bool, Error> {
+    let present = store::company::lock_settings(tx).await?;
+    Ok(present.is_some_and(|present| present.revision == settings.revision))
 }
 
 /// The settings that are switched on.

@@ -160,7 +160,8 @@ limits! {
     DELEGATION_KEEP_SECONDS = 600, up to 3_600, "s", "that such a token was used is remembered for this long after its end: clocks of nodes may differ by less";
     COMPANY_KEYS_SECONDS = 600, up to 3_600, "s", "metadata and keys of a company's issuer are asked anew when they are this old: a key that was withdrawn is good for no longer";
     COMPANY_KEYS_STALE_SECONDS = 3_600, up to 14_400, "s", "and kept for so much longer while the issuer cannot be asked";
-    COMPANY_KEYS_RENEWAL_SECONDS = 60, up to 600, "s", "an issuer is asked for its keys at most once in this time because of a key that is not known";
+    COMPANY_KEYS_PATIENCE_MS = 5_000, up to 30_000, "ms", "an issuer whose keys are known from before is waited for";
+    COMPANY_KEYS_RENEWAL_SECONDS = 60, up to 600, "s", "an issuer is asked for its keys at most once in this time because of a key that is not known, or after it could not be asked";
     COMPANY_TOKEN_LEEWAY_SECONDS = 30, up to 120, "s", "tokens of a company's issuer are taken for this long after their end and before their beginning: clocks differ";
 
     COMPANY_SIGN_IN_SECONDS = 600, up to 900, "s", "from the click to the answer of the company's issuer; people look for their second factor";

@@ -48,13 +48,9 @@ const FAULTS: &[Fault] = &[
     ("altered", |knobs| knobs.sign = Sign::Altered, "signature"),
     ("unknown key", |knobs| knobs.sign = Sign::NewEc, "no key of the issuer"),
     ("no ID token", |knobs| knobs.no_id_token = true, "there is none"),
-    ("token endpoint down", |knobs| knobs.down = Some(500), "not available"),
-    (
-        "iss of the answer",
-        |knobs| knobs.iss = Some("https://elsewhere.test".into()),
-        "another issuer",
-    ),
-    ("no iss though promised", |knobs| knobs.iss = Some(String::new()), "another issuer"),
+    ("token endpoint down", |knobs| knobs.down = Some(500), ""),
+    ("iss of the answer", |knobs| knobs.iss = Some("https://elsewhere.test".into()), ""),
+    ("no iss though promised", |knobs| knobs.iss = Some(String::new()), ""),
 ];
 
 fn claim(knobs: &mut Knobs, name: &str, value: Value) {
@@ -78,8 +74,11 @@ async fn whatever_the_issuer_gets_wrong_signs_nobody_in_and_leaves_a_reason() {
         assert_eq!(came.status, StatusCode::BAD_REQUEST, "{name}: {came:?}");
         assert_eq!(who(&mut browser).await, None, "{name}");
         assert!(!came.text.contains(WORDS) && !came.text.contains("ann-at-acme"), "{name}");
-        let said = scene.reason().await;
-        assert!(said.contains(reason), "{name}: {said}");
+        // What anybody can bring about leaves nothing in the audit.
+        if !reason.is_empty() {
+            let said = scene.reason().await;
+            assert!(said.contains(reason), "{name}: {said}");
+        }
     }
     let mut browser = scene.browser();
     assert_eq!(scene.sign_in(&mut browser).await.status, StatusCode::SEE_OTHER);

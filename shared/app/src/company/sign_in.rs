@@ -23,7 +23,7 @@ use store::{
 };
 use url::Url;
 
-use super::{Settings, accounts, client, enabled, fault, found};
+use super::{Settings, accounts, client, enabled, fault, found, still_the_same};
 pub use crate::connections::oauth::cookie_suffix;
 use crate::{
     Ctx, audit,
@@ -73,6 +73,8 @@ pub enum Refusal {
     Failed,
     /// Nobody of the tenant has this account; by its subject an admin can link it.
     NotAPerson { subject: String },
+    /// The account is of another company of the same issuer.
+    OtherCompany,
     /// The person may not use the service.
     Disabled,
     /// Subject or person is linked to another.
@@ -172,7 +174,7 @@ pub async fn callback(ctx: &Ctx, tenant: &str, back: Back, redirect: &Url) -> Re
     };
     if settings.issuer.tenant_claim.as_ref().is_some_and(|claim| !claim.fits(&said.claims)) {
         refuse(ctx, tenant, "the account is of another company").await?;
-        return Ok(Came::Refused(Refusal::NotAPerson { subject: said.subject }));
+        return Ok(Came::Refused(Refusal::OtherCompany));
     }
     match taken.links {
         Some(person) => linked(ctx, tenant, &settings, &said, (person, &back), kept.next).await,
@@ -190,13 +192,14 @@ async fn ask(
     redirect: &Url,
 ) -> Result<Result<Identity, Refusal>, Error> {
     let issuer = &settings.issuer.issuer;
-    let failed = async |why: &str| {
-        refuse(ctx, tenant, why).await?;
+    // Anybody can bring such an answer, as often as they like: it stands in the log alone.
+    let failed = |why: &str| {
+        tracing::info!(%tenant, why, "a company sign-in failed");
         Ok(Err(Refusal::Failed))
     };
     let provider = match ctx.oauth.provider(issuer).await {
         Ok(provider) => provider,
-        Err(failure) => return failed(&failure.to_string()).await,
+        Err(failure) => return failed(&failure.to_string()),
     };
     // RFC 9207, section 2.4: also of an error.
     let promised = provider.server.authorization_response_iss_parameter_supported;
@@ -205,12 +208,12 @@ async fn ask(
         None => !promised,
     };
     if !right_issuer {
-        return failed("the answer came from another issuer").await;
+        return failed("the answer came from another issuer");
     }
     let code = match (&back.code, &back.error) {
         (Some(code), None) => code,
         (_, Some(error)) if error == "access_denied" => return Ok(Err(Refusal::Denied)),
-        _ => return failed("the issuer answered with an error").await,
+        _ => return failed("the issuer answered with an error"),
     };
     let us = client(ctx, tenant, settings, &provider)?;
     let (verifier, nonce) =
@@ -219,9 +222,10 @@ async fn ask(
         ctx.oauth.sign_in(issuer, &us, redirect, code, (&verifier, &nonce), ctx.now()).await;
     match asked {
         Ok(identity) => Ok(Ok(identity)),
-        Err(SignInFailure::Provider(failure)) => failed(&failure.to_string()).await,
+        Err(SignInFailure::Provider(failure)) => failed(&failure.to_string()),
         Err(SignInFailure::IdToken(why)) => {
-            failed(&format!("its ID token is refused: {why}")).await
+            refuse(ctx, tenant, &format!("its ID token is refused: {why}")).await?;
+            Ok(Err(Refusal::Failed))
         }
     }
 }
@@ -238,6 +242,9 @@ async fn signed_in(
     let mut tx = ctx.begin(tenant).await?;
     let superadmins = store::users::lock_superadmins(&mut tx).await?;
     let known = store::company::person(&mut tx, &issuer.issuer, &said.subject).await?;
+    if !still_the_same(&mut tx, settings).await? {
+        return Ok(Came::Refused(Refusal::Unknown));
+    }
     let user = match known {
         Some(person) => {
             let user = store::users::lock(&mut tx, person).await?;
@@ -352,6 +359,9 @@ async fn linked(
     };
     let issuer = settings.issuer.issuer.as_str();
     let mut tx = ctx.begin(tenant).await?;
+    if !still_the_same(&mut tx, settings).await? {
+        return Ok(Came::Refused(Refusal::Unknown));
+    }
     if store::company::person(&mut tx, issuer, &said.subject).await? == Some(person) {
         return Ok(Came::Linked { next });
     }

@@ -89,6 +89,8 @@ type Entry = Arc<tokio::sync::Mutex<Kept>>;
 #[derive(Debug, Default)]
 struct Kept {
     provider: Option<Arc<Provider>>,
+    /// When it could not be asked.
+    failed_at: Option<Instant>,
     /// When somebody brought a token of a key that was not known.
     renewed_at: Option<Instant>,
 }
@@ -119,10 +121,28 @@ impl OAuthClient {
         if let Some(provider) = within(fresh) {
             return Ok(provider);
         }
-        match fetch(&self.wire, issuer).await {
-            Ok(provider) => Ok(kept.provider.insert(Arc::new(provider)).clone()),
-            Err(failure) if failure.retryable() => within(stale).ok_or(failure),
-            Err(failure) => Err(failure),
+        let known = within(stale);
+        let pause = limits::COMPANY_KEYS_RENEWAL_SECONDS.seconds();
+        if let Some(known) = &known
+            && kept.failed_at.is_some_and(|before| before.elapsed() < pause)
+        {
+            return Ok(Arc::clone(known));
+        }
+        // Whoever has something to fall back on does not let everybody wait.
+        let patience = match known {
+            Some(_) => limits::COMPANY_KEYS_PATIENCE_MS.millis(),
+            None => limits::OAUTH_DISCOVERY_MS.millis(),
+        };
+        let asked = tokio::time::timeout(patience, fetch(&self.wire, issuer)).await;
+        match asked.unwrap_or_else(|_| Err(OAuthFailure::late())) {
+            Ok(provider) => {
+                kept.failed_at = None;
+                Ok(kept.provider.insert(Arc::new(provider)).clone())
+            }
+            Err(failure) => {
+                kept.failed_at = Some(Instant::now());
+                if failure.retryable() { known.ok_or(failure) } else { Err(failure) }
+            }
         }
     }
 
