@@ -182,7 +182,7 @@ impl CompanyIssuer {
 
     /// An access token for the gateway at `audience`, with `changes` to its claims.
     #[must_use]
-    pub fn access_token(&self, audience: &str, changes: Value) -> String {
+    pub fn access_token(&self, audience: &str, changes: &Value) -> String {
         let now = now();
         let knobs = lock(&self.shared.0.knobs).clone();
         let mut claims = json!({
@@ -193,7 +193,7 @@ impl CompanyIssuer {
         let mut header = Map::new();
         header.insert("typ".to_owned(), json!("at+jwt"));
         merge(&mut header, &knobs.header);
-        self.shared.sign(knobs.sign, header, &claims)
+        self.shared.sign(knobs.sign, &header, &claims)
     }
 }
 
@@ -203,6 +203,7 @@ impl Drop for CompanyIssuer {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "an issuer has a clock of its own")]
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
@@ -229,13 +230,13 @@ impl Shared {
         Some((StatusCode::from_u16(down).unwrap(), WORDS).into_response())
     }
 
-    fn jwk(&self, key: &EncodingKey, algorithm: Algorithm, id: &str) -> Value {
+    fn jwk(key: &EncodingKey, algorithm: Algorithm, id: &str) -> Value {
         let mut jwk = Jwk::from_encoding_key(key, algorithm).unwrap();
         jwk.common.key_id = Some(id.to_owned());
         serde_json::to_value(jwk).unwrap()
     }
 
-    fn sign(&self, sign: Sign, header: Map<String, Value>, claims: &Value) -> String {
+    fn sign(&self, sign: Sign, header: &Map<String, Value>, claims: &Value) -> String {
         let keys = &self.0.keys;
         let (algorithm, key, id) = match sign {
             Sign::Rsa => ("RS256", Some(&keys.rsa), "rsa-1"),
@@ -247,7 +248,7 @@ impl Shared {
         let mut whole = Map::new();
         whole.insert("alg".to_owned(), json!(algorithm));
         whole.insert("kid".to_owned(), json!(id));
-        merge(&mut whole, &header);
+        merge(&mut whole, header);
         let encode = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let message = format!("{}.{}", encode(&Value::Object(whole)), encode(claims));
         let signature = match (sign, key) {
@@ -257,7 +258,7 @@ impl Shared {
                 jsonwebtoken::crypto::sign(message.as_bytes(), key, algorithm).unwrap()
             }
             (_, None) => {
-                let public = self.jwk(&keys.ec, Algorithm::ES256, "ec-1").to_string();
+                let public = Self::jwk(&keys.ec, Algorithm::ES256, "ec-1").to_string();
                 let key = EncodingKey::from_secret(public.as_bytes()).unwrap();
                 jsonwebtoken::crypto::sign(message.as_bytes(), &key, Algorithm::HS256).unwrap()
             }
@@ -298,13 +299,13 @@ async fn keys_document(State(shared): State<Shared>) -> Response {
     }
     let keys = &shared.0.keys;
     let ec = if lock(&shared.0.state).rotated {
-        shared.jwk(&keys.new_ec, Algorithm::ES256, "ec-2")
+        Shared::jwk(&keys.new_ec, Algorithm::ES256, "ec-2")
     } else {
-        shared.jwk(&keys.ec, Algorithm::ES256, "ec-1")
+        Shared::jwk(&keys.ec, Algorithm::ES256, "ec-1")
     };
     // A kind of key that few know stands in no one's way.
     let strange = json!({ "kty": "AKP", "kid": "pq-1", "alg": "ML-DSA-44", "pub": "AAAA" });
-    let rsa = shared.jwk(&keys.rsa, Algorithm::RS256, "rsa-1");
+    let rsa = Shared::jwk(&keys.rsa, Algorithm::RS256, "rsa-1");
     axum::Json(json!({ "keys": [strange, rsa, ec] })).into_response()
 }
 
@@ -394,7 +395,7 @@ async fn token(
         "nonce": asked["nonce"], "at_hash": hash,
     });
     merge(claims.as_object_mut().unwrap(), &knobs.claims);
-    let id_token = shared.sign(knobs.sign, knobs.header, &claims);
+    let id_token = shared.sign(knobs.sign, &knobs.header, &claims);
     lock(&shared.0.state).secrets.extend([access.clone(), id_token.clone()]);
     let mut body = json!({ "access_token": access, "token_type": "Bearer", "expires_in": 300 });
     if !knobs.no_id_token {

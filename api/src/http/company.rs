@@ -78,6 +78,7 @@ pub struct RoleClaim {
 /// The settings without the secret.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "switches that mean nothing together")]
 pub struct CompanyIssuer {
     pub enabled: bool,
     pub name: String,

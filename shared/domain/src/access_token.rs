@@ -14,7 +14,7 @@ pub struct Claims {
     pub sub: String,
     #[serde(default)]
     aud: Audience,
-    /// Seconds since 1970, fractions allowed (RFC 7519, NumericDate).
+    /// Seconds since 1970, fractions allowed (RFC 7519, `NumericDate`).
     exp: f64,
     nbf: Option<f64>,
     /// Space-separated (RFC 8693, section 4.2).
@@ -140,7 +140,7 @@ mod tests {
                 "exp": 2_000, "scope": "openid mcp:call" })
     }
 
-    fn checked(changes: Value) -> Result<Timestamp, Refused> {
+    fn checked(changes: &Value) -> Result<Timestamp, Refused> {
         let mut claims = good();
         for (name, value) in changes.as_object().unwrap() {
             claims[name] = value.clone();
@@ -151,10 +151,10 @@ mod tests {
 
     #[test]
     fn a_token_for_this_endpoint_is_good_until_its_end() {
-        assert_eq!(checked(json!({})), Ok(at(2_030)));
+        assert_eq!(checked(&json!({})), Ok(at(2_030)));
         let many =
             json!({ "aud": ["other", "https://blw.example/mcp"], "exp": 2_000.9, "nbf": 1_020 });
-        assert_eq!(checked(many), Ok(at(2_030)));
+        assert_eq!(checked(&many), Ok(at(2_030)));
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
             (json!({ "typ": "ID" }), Refused::IdToken),
             (json!({ "sub": "" }), Refused::Subject),
         ] {
-            assert_eq!(checked(changes.clone()), Err(refused), "{changes}");
+            assert_eq!(checked(&changes), Err(refused), "{changes}");
         }
         for name in ["exp", "iss", "sub"] {
             let mut claims = good();
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_scope_is_read_as_issuers_write_it() {
-        let may = |scopes: Value| {
+        let may = |scopes: &Value| {
             let mut claims = good();
             claims.as_object_mut().unwrap().remove("scope");
             for (name, value) in scopes.as_object().unwrap() {
@@ -190,11 +190,11 @@ mod tests {
             }
             serde_json::from_value::<Claims>(claims).unwrap().may_call()
         };
-        assert!(may(json!({ "scope": "a mcp:call" })));
-        assert!(may(json!({ "scp": "mcp:call b" })));
-        assert!(may(json!({ "scp": ["a", "mcp:call"] })));
-        assert!(!may(json!({})));
-        assert!(!may(json!({ "scope": "mcp:calls", "scp": ["mcp:call b"] })));
+        assert!(may(&json!({ "scope": "a mcp:call" })));
+        assert!(may(&json!({ "scp": "mcp:call b" })));
+        assert!(may(&json!({ "scp": ["a", "mcp:call"] })));
+        assert!(!may(&json!({})));
+        assert!(!may(&json!({ "scope": "mcp:calls", "scp": ["mcp:call b"] })));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::{
 
 /// The issuer of a tenant as it is set up. Its client secret is kept apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a form that mean nothing together")]
 pub struct CompanyIssuer {
     pub enabled: bool,
     /// On the button.
@@ -78,6 +79,7 @@ fn holds(claims: &Map<String, Value>, name: &str, value: &str) -> bool {
 /// The body of a PUT: a full replacement.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "as `CompanyIssuer`")]
 pub struct CompanyIssuerForm {
     #[serde(default)]
     pub enabled: bool,
@@ -129,7 +131,7 @@ impl CompanyIssuerForm {
     /// client secret.
     pub fn validate(
         self,
-        rules: &UrlRules,
+        urls: &UrlRules,
         known: Option<(&CompanyIssuer, bool)>,
     ) -> Result<(CompanyIssuer, SecretEdit), Error> {
         let mut mistakes = Mistakes::default();
@@ -142,7 +144,7 @@ impl CompanyIssuerForm {
         let is_url = is_web_url(&self.issuer) && !self.issuer.contains('?');
         if !is_url {
             mistakes.add("/issuer", "must be an https URL without query");
-        } else if !is_guarded(&self.issuer, rules) {
+        } else if !is_guarded(&self.issuer, urls) {
             mistakes
                 .add("/issuer", "must begin with https://, but on hosts that the operator listed");
         }
@@ -206,9 +208,9 @@ impl CompanyIssuerForm {
 }
 
 /// Https; plain http where the operator listed the host.
-fn is_guarded(issuer: &str, rules: &UrlRules) -> bool {
+fn is_guarded(issuer: &str, urls: &UrlRules) -> bool {
     Url::parse(issuer).is_ok_and(|url| {
-        url.scheme() == "https" || url.host().is_some_and(|host| rules.lists(&host))
+        url.scheme() == "https" || url.host().is_some_and(|host| urls.lists(&host))
     })
 }
 
@@ -244,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    fn form(changes: Value) -> CompanyIssuerForm {
+    fn form(changes: &Value) -> CompanyIssuerForm {
         let mut form = json!({ "enabled": true, "name": "Acme", "issuer": "https://id.acme.test",
                                "clientId": "bailiwick" });
         for (name, value) in changes.as_object().unwrap() {
@@ -253,7 +255,7 @@ mod tests {
         serde_json::from_value(form).unwrap()
     }
 
-    fn mistakes(changes: Value, known: Option<(&CompanyIssuer, bool)>) -> Vec<String> {
+    fn mistakes(changes: &Value, known: Option<(&CompanyIssuer, bool)>) -> Vec<String> {
         let error = form(changes).validate(&UrlRules::default(), known).unwrap_err();
         let errors = error.details.unwrap()["errors"].as_array().unwrap().clone();
         errors.iter().map(|one| one["path"].as_str().unwrap().to_owned()).collect()
@@ -261,18 +263,18 @@ mod tests {
 
     #[test]
     fn a_plain_form_is_good_and_safe() {
-        let (issuer, secret) = form(json!({})).validate(&UrlRules::default(), None).unwrap();
+        let (issuer, secret) = form(&json!({})).validate(&UrlRules::default(), None).unwrap();
         assert_eq!(issuer.scopes, ["openid", "email", "profile"]);
         assert!(issuer.local_sign_in && !issuer.adds_people && !issuer.gateway_tokens);
         assert_eq!(secret, SecretEdit::Absent);
         let (issuer, _) =
-            form(json!({ "scopes": ["groups"] })).validate(&UrlRules::default(), None).unwrap();
+            form(&json!({ "scopes": ["groups"] })).validate(&UrlRules::default(), None).unwrap();
         assert_eq!(issuer.scopes, ["openid", "groups"]);
     }
 
     #[test]
     fn every_mistake_is_named() {
-        let (before, _) = form(json!({})).validate(&UrlRules::default(), None).unwrap();
+        let (before, _) = form(&json!({})).validate(&UrlRules::default(), None).unwrap();
         for (changes, paths) in [
             (json!({ "name": " ", "clientId": "" }), vec!["/name", "/clientId"]),
             (json!({ "issuer": "acme" }), vec!["/issuer"]),
@@ -284,10 +286,10 @@ mod tests {
             (json!({ "gatewayAudiences": ["bailiwick"] }), vec!["/gatewayAudiences/0"]),
             (json!({ "clientSecret": null }), vec!["/clientSecret"]),
         ] {
-            assert_eq!(mistakes(changes, None), paths);
+            assert_eq!(mistakes(&changes, None), paths);
         }
         let elsewhere = json!({ "issuer": "https://evil.test", "clientSecret": null });
-        assert_eq!(mistakes(elsewhere, Some((&before, true))), ["/clientSecret"]);
+        assert_eq!(mistakes(&elsewhere, Some((&before, true))), ["/clientSecret"]);
     }
 
     #[test]
@@ -296,10 +298,10 @@ mod tests {
             name: "groups".to_owned(),
             roles: vec![("it".to_owned(), Role::Superadmin), ("leads".to_owned(), Role::Admin)],
         };
-        let of = |claims: Value| roles.role_of(claims.as_object().unwrap());
-        assert_eq!(of(json!({ "groups": ["leads", "it"] })), Role::Superadmin);
-        assert_eq!(of(json!({ "groups": "leads" })), Role::Admin);
-        assert_eq!(of(json!({ "groups": ["LEADS", 7] })), Role::Member);
-        assert_eq!(of(json!({})), Role::Member);
+        let of = |claims: &Value| roles.role_of(claims.as_object().unwrap());
+        assert_eq!(of(&json!({ "groups": ["leads", "it"] })), Role::Superadmin);
+        assert_eq!(of(&json!({ "groups": "leads" })), Role::Admin);
+        assert_eq!(of(&json!({ "groups": ["LEADS", 7] })), Role::Member);
+        assert_eq!(of(&json!({})), Role::Member);
     }
 }

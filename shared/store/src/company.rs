@@ -21,6 +21,7 @@ pub struct Settings {
     pub updated_at: Timestamp,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "as the table has them")]
 struct Row {
     enabled: bool,
     name: String,

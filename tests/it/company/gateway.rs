@@ -52,7 +52,7 @@ async fn the_metadata_names_the_issuer_and_its_token_is_taken_as_its_person() {
     assert_eq!(document["resource"], audience(&scene));
     for sign in [Sign::Ec, Sign::Rsa] {
         scene.issuer.set(|knobs| knobs.sign = sign);
-        let token = scene.issuer.access_token(&audience(&scene), json!({}));
+        let token = scene.issuer.access_token(&audience(&scene), &json!({}));
         let answer = list(&scene, &token, "/mcp").await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
         assert!(answer.body["result"]["tools"].is_array(), "{}", answer.body);
@@ -70,7 +70,7 @@ async fn the_metadata_names_the_issuer_and_its_token_is_taken_as_its_person() {
     assert_eq!(sessions, ["ann@acme.test"]);
 
     scene.save(json!({ "gatewayTokens": true, "gatewayAudiences": ["api://bailiwick"] })).await;
-    let token = scene.issuer.access_token("api://bailiwick", json!({}));
+    let token = scene.issuer.access_token("api://bailiwick", &json!({}));
     assert_eq!(list(&scene, &token, "/mcp").await.status, StatusCode::OK);
 }
 
@@ -78,7 +78,7 @@ async fn the_metadata_names_the_issuer_and_its_token_is_taken_as_its_person() {
 async fn a_token_that_is_not_for_us_is_refused_in_one_and_the_same_way() {
     let scene = scene().await;
     let audience = audience(&scene);
-    let good = scene.issuer.access_token(&audience, json!({}));
+    let good = scene.issuer.access_token(&audience, &json!({}));
     assert_eq!(list(&scene, &good, "/mcp").await.status, StatusCode::OK);
     let claims = [
         ("audience", json!({ "aud": "https://elsewhere.test/mcp" })),
@@ -93,24 +93,24 @@ async fn a_token_that_is_not_for_us_is_refused_in_one_and_the_same_way() {
     ];
     let mut refused: Vec<(&str, String)> = Vec::new();
     for (name, changes) in claims {
-        refused.push((name, scene.issuer.access_token(&audience, changes)));
+        refused.push((name, scene.issuer.access_token(&audience, &changes)));
     }
     for sign in [Sign::Nothing, Sign::PublicKeyAsSecret, Sign::Altered, Sign::NewEc] {
         scene.issuer.set(|knobs| knobs.sign = sign);
-        refused.push(("signature", scene.issuer.access_token(&audience, json!({}))));
+        refused.push(("signature", scene.issuer.access_token(&audience, &json!({}))));
     }
     scene.issuer.set(|knobs| {
         knobs.sign = Sign::NewEc;
         knobs.header.insert("kid".to_owned(), json!("ec-1"));
         knobs.header.insert("jku".to_owned(), json!("https://elsewhere.test/keys"));
     });
-    refused.push(("jku", scene.issuer.access_token(&audience, json!({}))));
+    refused.push(("jku", scene.issuer.access_token(&audience, &json!({}))));
     scene.issuer.set(|knobs| {
         knobs.sign = Sign::Ec;
         knobs.header.clear();
         knobs.header.insert("typ".to_owned(), json!("dpop+jwt"));
     });
-    refused.push(("another kind", scene.issuer.access_token(&audience, json!({}))));
+    refused.push(("another kind", scene.issuer.access_token(&audience, &json!({}))));
     refused.push(("no JWT", "a.b.c".to_owned()));
     let mut bodies = std::collections::BTreeSet::new();
     for (name, token) in refused {
@@ -126,21 +126,21 @@ async fn a_token_that_is_not_for_us_is_refused_in_one_and_the_same_way() {
 async fn a_token_without_the_scope_is_told_which_one_it_needs() {
     let scene = scene().await;
     for scopes in [json!({ "scope": null }), json!({ "scope": "openid" })] {
-        let token = scene.issuer.access_token(&audience(&scene), scopes);
+        let token = scene.issuer.access_token(&audience(&scene), &scopes);
         let answer = list(&scene, &token, "/mcp").await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{}", answer.body);
         let wanted = "error=\"insufficient_scope\", scope=\"mcp:call\"";
         assert!(answer.challenge.contains(wanted), "{}", answer.challenge);
     }
     let entra = json!({ "scope": null, "scp": "mcp:call" });
-    let token = scene.issuer.access_token(&audience(&scene), entra);
+    let token = scene.issuer.access_token(&audience(&scene), &entra);
     assert_eq!(list(&scene, &token, "/mcp").await.status, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn what_is_switched_off_or_unlinked_counts_at_the_next_request() {
     let scene = scene().await;
-    let token = scene.issuer.access_token(&audience(&scene), json!({}));
+    let token = scene.issuer.access_token(&audience(&scene), &json!({}));
     assert_eq!(list(&scene, &token, "/mcp").await.status, StatusCode::OK);
     scene.save(json!({ "gatewayTokens": false })).await;
     assert_eq!(list(&scene, &token, "/mcp").await.status, StatusCode::UNAUTHORIZED);
@@ -173,7 +173,7 @@ async fn a_session_of_the_path_is_its_owners_alone() {
     let (_, session) = scene.world.post(&scene.token, "/api/sessions", json!({})).await;
     let path = format!("/mcp/{}", session["id"].as_str().unwrap());
     let here = scene.world.url.join(&path).unwrap().to_string();
-    let token = scene.issuer.access_token(&here, json!({}));
+    let token = scene.issuer.access_token(&here, &json!({}));
     let answer = list(&scene, &token, &path).await;
     assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.body);
     let (_, document) =

@@ -127,7 +127,7 @@ async fn template(server: &str) -> String {
     }
     hash.update(include_str!("../../../shared/store/src/setup.rs"));
     // Partitions are made for months from now on.
-    hash.update(chrono::Utc::now().format("%Y-%m").to_string());
+    hash.update(month());
     let name = format!("template_{}", hex(&hash.finalize()[..8]));
 
     let mut admin = connect(server).await;
@@ -159,6 +159,11 @@ async fn template(server: &str) -> String {
     run(&mut admin, &format!("ALTER DATABASE {name} IS_TEMPLATE true ALLOW_CONNECTIONS false"))
         .await;
     name
+}
+
+#[expect(clippy::disallowed_methods, reason = "the template is made by the clock of the database")]
+fn month() -> String {
+    chrono::Utc::now().format("%Y-%m").to_string()
 }
 
 /// Drops some databases of tests that ended.

@@ -127,7 +127,7 @@ struct Read {
 }
 
 enum Verified {
-    Yes(Claims),
+    Yes(Box<Claims>),
     No,
     UnknownKey,
 }
@@ -140,7 +140,7 @@ impl Read {
         let algorithm = ALGORITHMS.into_iter().find(|known| *known == header.alg)?;
         // RFC 9068, section 2.1; many issuers write the general word.
         let kind = header.typ.as_deref().map(str::to_ascii_lowercase);
-        let taken = matches!(
+        let is_access = matches!(
             kind.as_deref(),
             None | Some("jwt" | "application/jwt" | "at+jwt" | "application/at+jwt")
         );
@@ -150,7 +150,7 @@ impl Read {
         // The database takes no NUL.
         let storable = !issuer.contains('\0');
         let key = header.kid;
-        (taken && storable).then_some(Self { algorithm, key, issuer, claims: claims.into() })
+        (is_access && storable).then_some(Self { algorithm, key, issuer, claims: claims.into() })
     }
 
     fn verify(&self, token: &str, provider: &Provider) -> Verified {
@@ -168,7 +168,7 @@ impl Read {
         validation.validate_aud = false;
         validation.required_spec_claims.clear();
         match jsonwebtoken::decode::<Claims>(token, &key, &validation) {
-            Ok(decoded) => Verified::Yes(decoded.claims),
+            Ok(decoded) => Verified::Yes(Box::new(decoded.claims)),
             Err(_) => Verified::No,
         }
     }

@@ -245,20 +245,15 @@ async fn signed_in(
     if !still_the_same(&mut tx, settings).await? {
         return Ok(Came::Refused(Refusal::Unknown));
     }
-    let user = match known {
-        Some(person) => {
-            let user = store::users::lock(&mut tx, person).await?;
-            user.ok_or_else(|| Error::not_found("person"))?
-        }
-        None => match add(ctx, &mut tx, issuer, said).await? {
-            Some(user) => user,
-            None => {
-                drop(tx);
-                refuse(ctx, tenant, "nobody has this account").await?;
-                let subject = said.subject.clone();
-                return Ok(Came::Refused(Refusal::NotAPerson { subject }));
-            }
-        },
+    let user = if let Some(person) = known {
+        let user = store::users::lock(&mut tx, person).await?;
+        user.ok_or_else(|| Error::not_found("person"))?
+    } else if let Some(user) = add(ctx, &mut tx, issuer, said).await? {
+        user
+    } else {
+        drop(tx);
+        refuse(ctx, tenant, "nobody has this account").await?;
+        return Ok(Came::Refused(Refusal::NotAPerson { subject: said.subject.clone() }));
     };
     if user.status != UserStatus::Active {
         drop(tx);

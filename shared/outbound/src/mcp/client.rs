@@ -97,7 +97,7 @@ impl Client {
                 },
             }
         };
-        let (session, channel) = begun_in_time(target, work, trail).await?;
+        let (session, channel) = Box::pin(begun_in_time(target, work, trail)).await?;
         Ok(Self::new(means, channel, session, false))
     }
 

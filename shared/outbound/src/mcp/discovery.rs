@@ -11,8 +11,11 @@ use crate::words;
 
 /// Asks until the last page, [`limits::TOOLS_PER_SERVER`] or [`limits::TOOL_PAGES`].
 pub(super) async fn discover(client: &Client, trail: &Trail) -> Result<Discovery, Error> {
-    let (tools, truncated) =
-        if client.session().tools { list(client, trail).await? } else { (Vec::new(), false) };
+    let (tools, truncated) = if client.session().tools {
+        Box::pin(list(client, trail)).await?
+    } else {
+        (Vec::new(), false)
+    };
     // Listing may have begun a new session.
     let session = client.session();
     Ok(Discovery {
@@ -45,7 +48,7 @@ async fn list(client: &Client, trail: &Trail) -> Result<(Vec<Box<RawValue>>, boo
     // One budget for all pages: many small ones are no way round it.
     let mut left = limits::BODY_CAP_FACTOR.default * limits::RESPONSE_BYTES.default;
     for _ in 0..limits::TOOL_PAGES.default {
-        let body = client.request("tools/list", params.take(), left, trail).await?;
+        let body = Box::pin(client.request("tools/list", params.take(), left, trail)).await?;
         left = left.saturating_sub(body.len() as u64);
         let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| {
             unfit("the server's list of tools cannot be read")

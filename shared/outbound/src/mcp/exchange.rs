@@ -155,7 +155,9 @@ impl Upstream {
     pub(super) async fn end_session(&self, link: &Link) -> Result<(), Failure> {
         let headers = self.addressed(link);
         let (trail, none) = (Trail::default(), Bytes::new());
-        let reply = self.door.send(&Method::DELETE, self.at(link), &headers, &none, &trail).await?;
+        let reply =
+            Box::pin(self.door.send(&Method::DELETE, self.at(link), &headers, &none, &trail))
+                .await?;
         drain(reply.response).await;
         Ok(())
     }
@@ -187,7 +189,7 @@ impl Upstream {
             headers.insert(wire::METHOD, HeaderValue::from_static(method));
         }
         headers.extend(message.headers.clone());
-        self.door.send(&Method::POST, self.at(link), &headers, &message.body, trail).await
+        Box::pin(self.door.send(&Method::POST, self.at(link), &headers, &message.body, trail)).await
     }
 
     fn at<'a>(&'a self, link: &'a Link) -> &'a Url {

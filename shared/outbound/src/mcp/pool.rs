@@ -105,7 +105,7 @@ impl McpClients {
         let work = Box::pin(async {
             let client = self.client(target, &trail).await.map_err(CallFailure::not_run)?;
             let _under_way = client.clock(&mut call, &deadline);
-            client.call(&call, &trail).await
+            Box::pin(client.call(&call, &trail)).await
         });
         tokio::select! {
             biased;
@@ -156,7 +156,7 @@ impl McpClients {
             let client = if fresh {
                 // Whoever looks at the tools needs no hint that they changed.
                 let means = Means { hints: Hints::default(), ..self.0.means(&target.key) };
-                Arc::new(Client::connect(&means, target, &trail).await?)
+                Arc::new(Box::pin(Client::connect(&means, target, &trail)).await?)
             } else {
                 self.client(target, &trail).await?
             };
@@ -342,7 +342,7 @@ impl McpClients {
         let means = self.0.means(&target.key);
         let attempt = tokio::spawn(async move {
             let client = match (target.key.session, &target.resume) {
-                (None, _) => Client::connect(&means, &target, &trail).await,
+                (None, _) => Box::pin(Client::connect(&means, &target, &trail)).await,
                 (Some(_), Some(resume)) => Client::resume(&means, &target, resume).await,
                 (Some(_), None) => Err(channel::session_lost()),
             };
