@@ -1,8 +1,7 @@
 -- A node that was wrongly thought dead does not close a call that another one took up, nor the reaper one
 -- that its client just came back to.
 
-DROP FUNCTION close_call(uuid, uuid, text, uuid, uuid, text, text, text, boolean, bigint, bigint, boolean, jsonb, jsonb, uuid, bytea, bytea, bytea, bytea, timestamptz, bytea, jsonb);
-
+-- The form without the last two stays for processes of the version before, which run on.
 CREATE FUNCTION close_call(
     p_tenant uuid, p_execution uuid, p_call_id text, p_invocation uuid, p_session uuid,
     p_status text, p_error_code text, p_error_message text, p_retryable boolean, p_queue_wait_ms bigint,

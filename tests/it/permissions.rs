@@ -105,7 +105,8 @@ impl Desk {
         let deadline = Instant::now() + Duration::from_secs(30);
         tokio::spawn(async move {
             let call = call_of(&ctx, &owner_url, id).await;
-            app::permissions::wait(&ctx, &call, id, deadline).await.unwrap()
+            let nobody_leaves = std::future::pending::<()>();
+            app::permissions::wait(&ctx, &call, id, deadline, nobody_leaves).await.unwrap().unwrap()
         })
     }
 
@@ -113,7 +114,9 @@ impl Desk {
     async fn look(&self, id: PermissionRequestId) -> Resolution {
         let ctx = &self.world.ctx;
         let call = call_of(ctx, &self.world.database.owner_url, id).await;
-        app::permissions::wait(ctx, &call, id, Instant::now()).await.unwrap()
+        let nobody_leaves = std::future::pending::<()>();
+        let now = Instant::now();
+        app::permissions::wait(ctx, &call, id, now, nobody_leaves).await.unwrap().unwrap()
     }
 
     /// Sees and locks everything of the database.
@@ -138,27 +141,38 @@ impl Desk {
 /// The call of a question, which this node holds.
 async fn call_of(ctx: &Ctx, owner_url: &str, id: PermissionRequestId) -> CallName {
     let owner = PgPoolOptions::new().max_connections(1).connect(owner_url).await.unwrap();
+    let (tenant, execution, call_id, session): (uuid::Uuid, uuid::Uuid, String, uuid::Uuid) =
+        sqlx::query_as(
+            "SELECT tenant_id, execution_id, tool_call_id, session_id FROM permission_requests
+             WHERE permission_request_id = $1",
+        )
+        .bind(id.0)
+        .fetch_one(&owner)
+        .await
+        .unwrap();
+    owner.close().await;
+    let name = CallName { tenant: TenantId(tenant), execution: ExecutionId(execution), call_id };
+    hold(ctx, owner_url, &name, SessionId(session)).await;
+    name
+}
+
+/// Has this node hold a call, as far as the database knows.
+async fn hold(ctx: &Ctx, owner_url: &str, call: &CallName, session: SessionId) {
+    let owner = PgPoolOptions::new().max_connections(1).connect(owner_url).await.unwrap();
     sqlx::query(
         "INSERT INTO tool_calls (tenant_id, execution_id, call_id, invocation_id, session_id, node_id, state,
                                  created_at)
-         SELECT tenant_id, execution_id, tool_call_id, gen_random_uuid(), session_id, $2, 'waiting', now()
-         FROM permission_requests WHERE permission_request_id = $1 ON CONFLICT DO NOTHING",
+         VALUES ($1, $2, $3, gen_random_uuid(), $4, $5, 'waiting', now()) ON CONFLICT DO NOTHING",
     )
-    .bind(id.0)
+    .bind(call.tenant.0)
+    .bind(call.execution.0)
+    .bind(&call.call_id)
+    .bind(session.0)
     .bind(ctx.node.0)
     .execute(&owner)
     .await
     .unwrap();
-    let (tenant, execution, call_id): (uuid::Uuid, uuid::Uuid, String) = sqlx::query_as(
-        "SELECT tenant_id, execution_id, tool_call_id FROM permission_requests
-         WHERE permission_request_id = $1",
-    )
-    .bind(id.0)
-    .fetch_one(&owner)
-    .await
-    .unwrap();
     owner.close().await;
-    CallName { tenant: TenantId(tenant), execution: ExecutionId(execution), call_id }
 }
 
 fn allowed(resolution: Resolution) -> bool {

@@ -34,6 +34,7 @@ pub(crate) use settle::{Ground, announce, cancel_locked, settle};
 pub use store::requests::Question;
 use store::{
     Tx,
+    calls::CallName,
     requests::{Holder, Sameness},
 };
 pub use wait::{Resolution, wait};
@@ -140,6 +141,14 @@ pub async fn attach(
     let used_at = question.settled.map(|_| now);
     let expires_at = expiry(now);
     store::requests::hand_over(&mut tx, question.id, holder, expires_at, used_at).await?;
+    if let Some(settled) = question.settled {
+        let (execution, call_id) = (call.execution, call.call_id.clone());
+        let name = CallName { tenant, execution, call_id };
+        if !wait::goes_on(ctx, &mut tx, &name, settled).await? {
+            // Not committed: the answer stays for whoever has the call.
+            return Ok(Some(Attached::Decided(Resolution::Taken)));
+        }
+    }
     tx.commit().await?;
     Ok(Some(match question.settled {
         None => Attached::Pending(question.id),

@@ -6,6 +6,7 @@ use domain::{
     ids::{PermissionRequestId, TokenId},
 };
 use serde_json::json;
+use store::calls::CallName;
 use tests::{
     questions::{again, by},
     world::eventually,
@@ -23,6 +24,12 @@ impl Desk {
     }
 
     async fn attach(&self, call: &app::permissions::NewQuestion) -> Option<Attached> {
+        let name = CallName {
+            tenant: self.ann.tenant.id,
+            execution: call.execution,
+            call_id: call.call_id.clone(),
+        };
+        super::hold(&self.world.ctx, &self.world.database.owner_url, &name, call.session).await;
         attach(&self.world.ctx, self.ann.tenant.id, call).await.unwrap()
     }
 

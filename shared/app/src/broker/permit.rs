@@ -124,15 +124,6 @@ async fn ask(
     let id = match attached {
         Some(Attached::Pending(id)) => id,
         Some(Attached::Decided(resolution)) => {
-            if let Resolution::Allowed { authorization, .. } = resolution {
-                let mut tx = ctx.begin(record.tenant()).await?;
-                let (name, by) = (record.name(), Some(authorization));
-                let live = store::calls::set_queued(&mut tx, name, ctx.node, by).await?;
-                tx.commit().await?;
-                if !live {
-                    return Err(super::admit::taken_away());
-                }
-            }
             return follow(ctx, record, resolution).map(Permitted::Now);
         }
         None => permissions::ask(ctx, caller.tenant, &question).await?,
@@ -168,14 +159,15 @@ async fn answered(
         Asking::Return { hold, .. } => (hold, true),
     };
     let deadline = Instant::now() + hold;
-    let waited = tokio::select! {
-        resolution = permissions::wait(ctx, record.name(), id, deadline) => {
-            Waited::Resolved(resolution?)
+    let left = async {
+        tokio::select! {
+            () = ends.cancel.cancelled() => Waited::Cancelled,
+            () = ends.hung_up.cancelled() => Waited::HungUp,
+            () = ctx.draining.cancelled() => Waited::Draining,
         }
-        () = ends.cancel.cancelled() => Waited::Cancelled,
-        () = ends.hung_up.cancelled() => Waited::HungUp,
-        () = ctx.draining.cancelled() => Waited::Draining,
     };
+    let waited = permissions::wait(ctx, record.name(), id, deadline, left).await?;
+    let waited = waited.map_or_else(|left| left, Waited::Resolved);
     match waited {
         Waited::Cancelled => Err(cancelled()),
         Waited::Resolved(Resolution::TimedOut) | Waited::HungUp | Waited::Draining

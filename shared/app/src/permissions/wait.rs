@@ -6,7 +6,7 @@ use domain::{
     limits,
     permission::{AuthorizationSource, RequestState, Settled},
 };
-use store::calls::CallName;
+use store::{Tx, calls::CallName};
 use tokio::time::{Instant, sleep};
 
 use crate::{Ctx, signals::Hint};
@@ -43,12 +43,17 @@ impl From<Settled> for Resolution {
 /// Waits until the question of `call` is answered, cancelled, or `deadline` comes. The answer is spent, and
 /// the call goes on by it, in one transaction: nobody has the answer who does not have the call. Goes on
 /// through an outage of the database.
-pub async fn wait(
+///
+/// `left` ends the waiting, but between two looks alone: an answer whose transaction is under way is never
+/// dropped. `Err` inside: with what it ended.
+pub async fn wait<T>(
     ctx: &Ctx,
     call: &CallName,
     id: PermissionRequestId,
     deadline: Instant,
-) -> Result<Resolution, Error> {
+    left: impl Future<Output = T>,
+) -> Result<Result<Resolution, T>, Error> {
+    tokio::pin!(left);
     // Before the first look, so that no answer falls between.
     let mut listener = ctx.signals.listen();
     let mut pickup = Pickup { id, wrote: None };
@@ -56,15 +61,16 @@ pub async fn wait(
         // Also once after the deadline: an answer of the last moment counts.
         let over = Instant::now() >= deadline;
         match pickup.look(ctx, call).await {
-            Ok(Some(resolution)) => return Ok(resolution),
+            Ok(Some(resolution)) => return Ok(Ok(resolution)),
             Ok(None) => {}
             Err(error) if error.code == Code::Unavailable => {}
             Err(error) => return Err(error),
         }
         if over {
-            return Ok(Resolution::TimedOut);
+            return Ok(Ok(Resolution::TimedOut));
         }
         tokio::select! {
+            why = &mut left => return Ok(Err(why)),
             () = listener.wait(|hint| hint == Hint::Question(id)) => {}
             () = sleep(limits::QUESTION_POLL_MS.millis()) => {}
             () = tokio::time::sleep_until(deadline) => {}
@@ -96,13 +102,7 @@ impl Pickup {
         if !store::requests::spend(&mut tx, self.id, now).await? {
             return Ok(Some(Resolution::Cancelled));
         }
-        let live = if settled.source.allows() {
-            let authorization = Some(settled.authorization);
-            store::calls::set_queued(&mut tx, call, ctx.node, authorization).await?
-        } else {
-            store::calls::is_held(&mut tx, call, ctx.node).await?
-        };
-        if !live {
+        if !goes_on(ctx, &mut tx, call, settled).await? {
             // Not committed: the answer stays for whoever has the call.
             return Ok(Some(Resolution::Taken));
         }
@@ -110,4 +110,19 @@ impl Pickup {
         tx.commit().await?;
         Ok(Some(settled.into()))
     }
+}
+
+/// Lets a call of this node go on by an answer, in the transaction that spends it. False: the call is no longer
+/// this node's.
+pub(super) async fn goes_on(
+    ctx: &Ctx,
+    tx: &mut Tx,
+    call: &CallName,
+    settled: Settled,
+) -> Result<bool, Error> {
+    if settled.source.allows() {
+        let authorization = Some(settled.authorization);
+        return Ok(store::calls::set_queued(tx, call, ctx.node, authorization).await?);
+    }
+    Ok(store::calls::is_held(tx, call, ctx.node).await?)
 }
