@@ -256,4 +256,18 @@ mod tests {
         let error = View::of(&tops, &StdioRules::default(), &writable, []).unwrap_err();
         assert!(error.public.contains("work/link leads over the link"), "{error}");
     }
+
+    #[test]
+    fn what_is_hidden_below_a_directory_that_programs_can_rename_is_refused() {
+        let (_dir, top, tops) = host();
+        fs::create_dir_all(top.join("work/service/data")).unwrap();
+        let hidden =
+            |path: &str| StdioRules { hidden_paths: vec![top.join(path)], ..StdioRules::default() };
+        let writable = [top.join("work")];
+        let error = View::of(&tops, &hidden("work/service/data"), &writable, []).unwrap_err();
+        assert!(error.public.contains("data is to be hidden and lies below"), "{error}");
+        // Covered itself it is a mount, which nobody renames.
+        View::of(&tops, &hidden("work/service"), &writable, []).unwrap();
+        View::of(&tops, &hidden("disk"), &writable, []).unwrap();
+    }
 }

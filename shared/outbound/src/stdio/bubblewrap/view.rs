@@ -73,7 +73,7 @@ impl View {
             }
         }
         let (readable, writable) = (followed(&rules.readable_paths)?, followed(writable)?);
-        stay_as_they_are(rules, &readable, &writable)?;
+        stay_as_they_are(rules, &readable, &writable, &secret)?;
         let changed = ends(&writable);
         let mut mounts = Vec::new();
         for (list, mount) in [
@@ -180,11 +180,13 @@ impl View {
     }
 }
 
-/// Refuses a path that leads over a link which programs can change: they would choose what they see.
+/// Refuses a path that leads over a link which programs can change: they would choose what they see. And what
+/// is hidden below a directory that they can rename: the next program would not find it to be covered.
 fn stay_as_they_are(
     rules: &StdioRules,
     readable: &[(PathBuf, Trail)],
     writable: &[(PathBuf, Trail)],
+    secret: &[(PathBuf, Trail)],
 ) -> Result<(), Error> {
     let mut changeable = ends(writable);
     changeable.extend(ends(&followed(&every_writable(rules))?));
@@ -192,6 +194,17 @@ fn stay_as_they_are(
         if let Some((link, _)) = trail.links.iter().find(|(link, _)| is_under(link, &changeable)) {
             let (name, link) = (name.display(), link.display());
             let words = format!("{name} leads over the link {link}, which programs can change");
+            return Err(misconfigured(&words));
+        }
+    }
+    for (name, trail) in secret {
+        let parent = trail.end.parent();
+        // What is covered itself is a mount, and cannot be renamed.
+        let below = |top: &&PathBuf| parent != Some(top) && trail.end.starts_with(top);
+        if let Some(top) = changeable.iter().find(below).filter(|top| trail.end != **top) {
+            let (name, top) = (name.display(), top.display());
+            let words =
+                format!("{name} is to be hidden and lies below {top}, which programs can change");
             return Err(misconfigured(&words));
         }
     }
